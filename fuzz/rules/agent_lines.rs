@@ -11,20 +11,20 @@ pub(crate) fn agent_lines(data: &[u8]) {
     let mut lines = data.split(|byte| *byte == b'\n');
     let name = lines.next().and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
     let Some(agent) = by_name(name) else { return };
-    let mut heard = Heard { dialogue: NormalizedDialogue::new(agent.native(&context())), open: Vec::new() };
+    let mut heard = Heard { dialogue: NormalizedDialogue::new(agent.new_dialogue(&context())), open: Vec::new() };
     let opened = heard.dialogue.open();
     heard.take(opened);
-    let prompted = heard.dialogue.prompt(&Prompt::text("hello"));
+    let prompted = heard.dialogue.send_prompt(&Prompt::text("hello"));
     heard.take(prompted);
     for (number, line) in lines.enumerate() {
-        let outputs = heard.dialogue.line(line);
+        let outputs = heard.dialogue.read_line(line);
         heard.take(outputs);
         if number % 16 == 15 {
             let outputs = heard.dialogue.interrupt();
             heard.take(outputs);
         }
     }
-    let left = heard.dialogue.give_up();
+    let left = heard.dialogue.close_open_items();
     heard.take(left);
     assert!(heard.open.is_empty(), "items stay open at the end: {:?}", heard.open);
 }
@@ -57,11 +57,11 @@ impl Heard {
                 self.open.retain(|open| *open != id);
             }
             EventBody::PermissionRequested(asked) => {
-                let outputs = self.dialogue.permission(&asked.permission_id, PermissionReply::Once);
+                let outputs = self.dialogue.answer_permission(&asked.permission_id, PermissionReply::Once);
                 self.take(outputs);
             }
             EventBody::QuestionRequested(asked) => {
-                let outputs = self.dialogue.question(&asked.question_id, Some(&[vec!["yes".to_owned()]]));
+                let outputs = self.dialogue.answer_question(&asked.question_id, Some(&[vec!["yes".to_owned()]]));
                 self.take(outputs);
             }
             _ => {}

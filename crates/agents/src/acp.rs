@@ -1,13 +1,12 @@
-//! The Agent Client Protocol, as a client: Gemini, `OpenCode` and Copilot speak it.
+//! Client of the Agent Client Protocol (ACP), which Gemini, `OpenCode` and Copilot implement.
 //!
-//! Messages are the protocol's own types (`agent-client-protocol-schema`). Its runtime is not used: that one owns
-//! the connection and refuses what it does not know, while a dialogue is pure, is fed line by line, and keeps
-//! what it does not know: a message, or a part of one, that has no type stays the value that came.
+//! Messages use the types of `agent-client-protocol-schema`. Its runtime is not used: it owns the connection and
+//! rejects unknown messages. A dialogue is pure, handles one line at a time, and records unknown messages and fields.
 //!
-//! We offer no file system and no terminal: what an agent does, it does inside the sandbox itself.
+//! No file system and no terminal is offered to the agent: it uses its own inside the sandbox.
 
-mod ask;
 mod call;
+mod permission;
 mod update;
 mod wire;
 
@@ -25,33 +24,34 @@ use serde_json::Value;
 use crate::transcript::Transcript;
 use crate::{Dialogue, DialogueOutput, LaunchContext, PermissionMode, Prompt};
 
-/// Where the agents differ.
+/// Differences between ACP agents.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Quirks {
-    /// Its own name for the mode in which it changes nothing; the other modes are kept here.
+pub(crate) struct AcpQuirks {
+    /// The agent's name for plan mode. The other modes are implemented here.
     pub(crate) plan_mode: Option<&'static str>,
-    /// Recognizes a message that is the program's own and not the model's.
-    pub(crate) notice: Option<fn(&str) -> Option<Notice>>,
-    /// Says the name of a file that it writes as if the model had said it: the call says it as well.
-    pub(crate) names_files: bool,
-    /// Answers that an old session is loaded before it has told all of it again; its menu comes after that.
-    pub(crate) replays_late: bool,
+    /// Recognizes a message that comes from the program and not from the model.
+    pub(crate) notice: Option<fn(&str) -> Option<ProgramNotice>>,
+    /// The agent prints the name of a file that it writes as a message. The call contains the name as well.
+    pub(crate) announces_files: bool,
+    /// The agent reports that an old session is loaded before it has replayed all of it. Its list of commands follows
+    /// the replay.
+    pub(crate) replays_after_load: bool,
 }
 
-/// What a message of the program itself says.
+/// A message from the program itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Notice {
-    /// The model's side failed, and with it the turn.
+pub(crate) enum ProgramNotice {
+    /// The model failed, and the turn with it.
     Error,
-    /// The model's side failed, and is asked again.
+    /// The model failed, and the call is retried.
     Retrying,
-    /// Something that a person may want to know, under this label.
+    /// Information for the user, with this label.
     Status(&'static str),
 }
 
-/// What an answer of the agent will be about.
+/// The kind of a request that waits for a response of the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Request {
+enum AcpRequest {
     Initialize,
     Session,
     Mode,
@@ -62,30 +62,30 @@ enum Request {
 #[derive(Debug)]
 pub(crate) struct AcpDialogue {
     transcript: Transcript,
-    quirks: Quirks,
+    quirks: AcpQuirks,
     mode: PermissionMode,
     resume: Option<String>,
     session: Option<String>,
-    /// While an old session is loaded, the agent tells all of it again.
+    /// An old session is being loaded; the agent replays all of its events.
     replaying: bool,
     prompts: VecDeque<Prompt>,
-    /// Whether it takes pictures; it says so at the beginning.
-    takes_pictures: bool,
-    /// Why no session could be opened: every prompt fails with it.
-    broken: Option<String>,
-    requests: HashMap<i64, Request>,
+    /// Whether the agent accepts images, as it reported at the start.
+    accepts_images: bool,
+    /// The error that prevented a session; every prompt fails with it.
+    open_error: Option<String>,
+    requests: HashMap<i64, AcpRequest>,
     last_request: i64,
-    permissions: BTreeMap<PermissionId, ask::Asked>,
-    /// Calls that a person refused and whose end was not told yet: one agent never tells it.
+    permissions: BTreeMap<PermissionId, permission::AcpPermissionRequest>,
+    /// Denied calls whose end was not reported yet. One agent never reports it.
     refused: BTreeSet<String>,
-    /// The program itself said that the model failed.
+    /// The program reported that the model failed.
     model_failed: bool,
-    /// What it asked was withdrawn by an interrupt: whatever it says of its end, the turn was not completed.
-    withdrew: bool,
+    /// An interrupt withdrew an open request, so the turn counts as interrupted in any case.
+    interrupted_request: bool,
 }
 
 impl AcpDialogue {
-    pub(crate) fn new(context: &LaunchContext, quirks: Quirks) -> Self {
+    pub(crate) fn new(context: &LaunchContext, quirks: AcpQuirks) -> Self {
         Self {
             transcript: Transcript::new(context.epoch),
             quirks,
@@ -94,97 +94,97 @@ impl AcpDialogue {
             session: None,
             replaying: false,
             prompts: VecDeque::new(),
-            takes_pictures: false,
-            broken: None,
+            accepts_images: false,
+            open_error: None,
             requests: HashMap::new(),
             last_request: 0,
             permissions: BTreeMap::new(),
             refused: BTreeSet::new(),
             model_failed: false,
-            withdrew: false,
+            interrupted_request: false,
         }
     }
 
-    fn request(&mut self, kind: Request, request: ClientRequest) {
+    fn request(&mut self, kind: AcpRequest, request: ClientRequest) {
         self.last_request += 1;
         self.requests.insert(self.last_request, kind);
         self.transcript.send(&wire::request(self.last_request, request));
     }
 
-    fn object(&mut self, value: Value) {
+    fn handle_message(&mut self, value: Value) {
         let id = value.get("id").map(wire::decode);
         match (value["method"].as_str(), id) {
             (Some(method), None) if method == CLIENT_METHOD_NAMES.session_update => self.update(value),
             (Some(method), Some(Some(id))) if method == CLIENT_METHOD_NAMES.session_request_permission => {
                 self.ask(id, &value["params"]);
             }
-            // A file or a terminal of the host: never. The agent has its own, inside.
+            // Requests for files or terminals of the host are always refused.
             (Some(_), Some(Some(id))) => self.transcript.send(&wire::refusal(id)),
             (None, Some(_)) => match value["id"].as_i64().and_then(|id| self.requests.remove(&id)) {
-                Some(request) => self.answer(request, &value),
-                None => self.transcript.unknown(value),
+                Some(request) => self.handle_response(request, &value),
+                None => self.transcript.record_unknown(value),
             },
-            _ => self.transcript.unknown(value),
+            _ => self.transcript.record_unknown(value),
         }
     }
 
-    fn answer(&mut self, request: Request, value: &Value) {
+    fn handle_response(&mut self, request: AcpRequest, value: &Value) {
         if let Some(error) = value.get("error") {
-            return self.failed(request, error);
+            return self.handle_error(request, error);
         }
         let result = &value["result"];
         match request {
-            Request::Initialize => {
-                self.takes_pictures =
+            AcpRequest::Initialize => {
+                self.accepts_images =
                     result.pointer("/agentCapabilities/promptCapabilities/image") == Some(&Value::Bool(true));
                 self.open_session();
             }
-            Request::Session => self.session_opened(result),
-            Request::Mode => {}
-            Request::Prompt => self.prompt_ended(result),
+            AcpRequest::Session => self.session_opened(result),
+            AcpRequest::Mode => {}
+            AcpRequest::Prompt => self.prompt_ended(result),
         }
     }
 
-    fn failed(&mut self, request: Request, error: &Value) {
-        let told = wire::decode(error).unwrap_or_else(|| {
+    fn handle_error(&mut self, request: AcpRequest, error: &Value) {
+        let decoded = wire::decode(error).unwrap_or_else(|| {
             let message = error["message"].as_str().unwrap_or("a request failed");
             Error::new(ErrorCode::InternalError.into(), message).data(error["data"].clone())
         });
-        // One agent hands on the body that its vendor's server answered.
-        let body: Value = serde_json::from_str(&told.message).unwrap_or_default();
-        let details = told.data.as_ref().and_then(|data| data.get("details"));
+        // One agent forwards the response body of its vendor's server.
+        let body: Value = serde_json::from_str(&decoded.message).unwrap_or_default();
+        let details = decoded.data.as_ref().and_then(|data| data.get("details"));
         let message = body.pointer("/error/message").or(details).and_then(Value::as_str);
-        let message = message.unwrap_or(&told.message);
-        self.settle_refused();
-        if request == Request::Prompt {
-            self.transcript.error(message, Some("upstream_error"), Some(error.clone()));
+        let message = message.unwrap_or(&decoded.message);
+        self.close_refused_calls();
+        if request == AcpRequest::Prompt {
+            self.transcript.push_error(message, Some("upstream_error"), Some(error.clone()));
             return self.end_turn(TurnOutcome::Failed);
         }
-        if request == Request::Session && self.resume.take().is_some() {
-            // One agent cannot load what it saved itself: better a session without memory that says so.
+        if request == AcpRequest::Session && self.resume.take().is_some() {
+            // One agent cannot load sessions that it saved. It starts a new session and reports an error.
             self.replaying = false;
-            let words = format!("the agent cannot go on with its old session and has forgotten it: {message}");
-            self.transcript.error(words, None, Some(error.clone()));
+            let words = format!("cannot resume the agent's session; starting a new one: {message}");
+            self.transcript.push_error(words, None, Some(error.clone()));
             return self.open_session();
         }
-        // Without a session nothing works, and a mode that was not set would leave the agent freer than
-        // the person asked for.
+        // Nothing works without a session. If the mode could not be set, the agent would have more rights than
+        // requested.
         self.session = None;
-        self.broken = Some(message.to_owned());
-        if self.waiting() {
-            self.fail(message);
+        self.open_error = Some(message.to_owned());
+        if self.has_pending_prompt() {
+            self.fail_turn(message);
         }
     }
 
-    /// Whether a prompt was handed over whose turn has not ended.
-    fn waiting(&self) -> bool {
-        !self.prompts.is_empty() || self.requests.values().any(|request| *request == Request::Prompt)
+    /// Returns whether a prompt was sent or queued whose turn has not ended.
+    fn has_pending_prompt(&self) -> bool {
+        !self.prompts.is_empty() || self.requests.values().any(|request| *request == AcpRequest::Prompt)
     }
 
-    fn fail(&mut self, message: &str) {
+    fn fail_turn(&mut self, message: &str) {
         self.prompts.clear();
         self.requests.clear();
-        self.transcript.error(message, Some("agent_process_exited"), None);
+        self.transcript.push_error(message, Some("agent_process_exited"), None);
         self.end_turn(TurnOutcome::Failed);
     }
 
@@ -196,46 +196,46 @@ impl AcpDialogue {
             }
             None => ClientRequest::NewSessionRequest(NewSessionRequest::new(WORKSPACE)),
         };
-        self.request(Request::Session, request);
+        self.request(AcpRequest::Session, request);
     }
 
     fn session_opened(&mut self, result: &Value) {
-        self.replaying = self.replaying && self.quirks.replays_late;
+        self.replaying = self.replaying && self.quirks.replays_after_load;
         let opened = wire::decode::<NewSessionResponse>(result).map(|opened| opened.session_id.to_string());
         let Some(session) = opened.or_else(|| self.resume.clone()) else {
-            return self.transcript.unknown(result.clone());
+            return self.transcript.record_unknown(result.clone());
         };
-        self.transcript.native_session(&session);
+        self.transcript.set_native_session(&session);
         if let Some(mode) = self.quirks.plan_mode.filter(|_| self.mode == PermissionMode::Plan) {
             let request = SetSessionModeRequest::new(session.clone(), mode);
-            self.request(Request::Mode, ClientRequest::SetSessionModeRequest(request));
+            self.request(AcpRequest::Mode, ClientRequest::SetSessionModeRequest(request));
         }
         self.session = Some(session);
         self.start_prompts();
     }
 
-    /// Hands over what waits, once the agent listens.
+    /// Sends queued prompts as soon as the session is open.
     fn start_prompts(&mut self) {
         while let Some(session) = self.session.clone().filter(|_| !self.replaying) {
             let Some(prompt) = self.prompts.pop_front() else { break };
             let mut content: Vec<ContentBlock> = vec![prompt.with_attachments_named().into()];
-            let pictures = prompt.pictures.into_iter().filter(|_| self.takes_pictures);
+            let pictures = prompt.images.into_iter().filter(|_| self.accepts_images);
             content.extend(pictures.map(|picture| ContentBlock::Image(ImageContent::new(picture.data, picture.mime))));
             let request = PromptRequest::new(session, content);
-            self.request(Request::Prompt, ClientRequest::PromptRequest(request));
+            self.request(AcpRequest::Prompt, ClientRequest::PromptRequest(request));
         }
     }
 
     fn prompt_ended(&mut self, result: &Value) {
-        self.settle_refused();
+        self.close_refused_calls();
         let outcome = match wire::decode::<PromptResponse>(result).map(|ended| ended.stop_reason) {
             Some(StopReason::Cancelled) => TurnOutcome::Interrupted,
-            Some(StopReason::EndTurn) if self.withdrew => TurnOutcome::Interrupted,
+            Some(StopReason::EndTurn) if self.interrupted_request => TurnOutcome::Interrupted,
             Some(StopReason::EndTurn) if self.model_failed => TurnOutcome::Failed,
             Some(StopReason::EndTurn) => TurnOutcome::Completed,
             _ => {
-                let reason = result["stopReason"].as_str().unwrap_or("no reason");
-                self.transcript.error(format!("the agent stopped: {reason}"), None, Some(result.clone()));
+                let reason = result["stopReason"].as_str().unwrap_or("unknown reason");
+                self.transcript.push_error(format!("the agent stopped: {reason}"), None, Some(result.clone()));
                 TurnOutcome::Failed
             }
         };
@@ -246,8 +246,8 @@ impl AcpDialogue {
         self.permissions.clear();
         self.refused.clear();
         self.model_failed = false;
-        self.withdrew = false;
-        self.transcript.turn_ended(outcome);
+        self.interrupted_request = false;
+        self.transcript.end_turn(outcome);
     }
 }
 
@@ -256,35 +256,35 @@ impl Dialogue for AcpDialogue {
         let request = InitializeRequest::new(ProtocolVersion::V1)
             .client_capabilities(ClientCapabilities::new())
             .client_info(Implementation::new("viv", env!("CARGO_PKG_VERSION")));
-        self.request(Request::Initialize, ClientRequest::InitializeRequest(request));
-        self.transcript.take()
+        self.request(AcpRequest::Initialize, ClientRequest::InitializeRequest(request));
+        self.transcript.take_outputs()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
-        if let Some(reason) = self.broken.clone() {
-            self.fail(&reason);
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
+        if let Some(reason) = self.open_error.clone() {
+            self.fail_turn(&reason);
         } else {
             self.prompts.push_back(prompt.clone());
             self.start_prompts();
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
-        if let Some(value) = self.transcript.read(line) {
-            self.object(value);
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
+        if let Some(value) = self.transcript.parse_line(line) {
+            self.handle_message(value);
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
-        self.answer_permission(id, reply);
-        self.transcript.take()
+    fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
+        self.resolve_permission(id, reply);
+        self.transcript.take_outputs()
     }
 
-    fn question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
-        // Over this protocol none of the three offers its model a question: two have no such tool here, and the
-        // third would wait for an answer that only its own server takes.
+    fn answer_question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
+        // None of the three agents offers questions over ACP: two have no such tool, and the third accepts answers only
+        // through its own server.
         Vec::new()
     }
 
@@ -292,14 +292,14 @@ impl Dialogue for AcpDialogue {
         if let Some(session) = self.session.as_ref().filter(|_| self.prompts.is_empty()) {
             let cancel = CancelNotification::new(session.clone());
             self.transcript.send(&wire::notification(ClientNotification::CancelNotification(cancel)));
-            // What it asked is refused with its turn, here or by the session a moment ago.
-            self.withdrew |= !self.permissions.is_empty() || !self.refused.is_empty();
-            // The protocol wants every open request answered as cancelled.
+            // The interrupt denies the open request, here or a moment before in the session.
+            self.interrupted_request |= !self.permissions.is_empty() || !self.refused.is_empty();
+            // The protocol requires that every open request is answered as cancelled.
             self.cancel_permissions();
         } else if !self.prompts.is_empty() {
             self.prompts.clear();
             self.end_turn(TurnOutcome::Interrupted);
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 }

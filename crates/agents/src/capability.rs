@@ -1,7 +1,7 @@
-//! What each agent can do, as the conformance runs showed it.
+//! Capabilities of each agent, as observed in the conformance tests.
 //!
-//! The table is a file that those runs write and check; nothing here knows better. An agent that was never
-//! run can nothing.
+//! The conformance tests write and check the table in `capabilities.json`. An agent that was never tested has no
+//! capabilities.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,51 +11,51 @@ use serde::{Deserialize, Serialize};
 static TABLE: LazyLock<BTreeMap<String, Capabilities>> =
     LazyLock::new(|| serde_json::from_str(include_str!("../capabilities.json")).unwrap_or_default());
 
-/// What an agent can do.
+/// The capabilities of an agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Capabilities {
-    /// It has a mode in which it changes nothing.
+    /// Has a mode in which it changes nothing.
     pub plan_mode: bool,
-    /// It asks before it acts.
+    /// Asks for permission before it acts.
     pub permissions: bool,
-    /// It asks questions.
+    /// Asks questions.
     pub questions: bool,
-    /// It tells of its tool calls.
+    /// Reports its tool calls.
     pub tool_calls: bool,
-    /// It tells what came of them.
+    /// Reports the results of tool calls.
     pub tool_results: bool,
-    /// It speaks.
+    /// Sends text messages.
     pub text_messages: bool,
-    /// It takes pictures with a message, and its model sees them.
+    /// Accepts images in a message and passes them to its model.
     pub images: bool,
-    /// It takes files with a message.
+    /// Accepts files with a message.
     pub file_attachments: bool,
-    /// It names its own sessions.
+    /// Reports the id of its own session.
     pub session_lifecycle: bool,
-    /// It tells of failures.
+    /// Reports errors.
     pub error_events: bool,
-    /// It tells what it thinks.
+    /// Reports the reasoning of its model.
     pub reasoning: bool,
-    /// It tells how it stands.
+    /// Reports its status.
     pub status: bool,
-    /// It shows the output of commands.
+    /// Reports the output of commands.
     pub command_execution: bool,
-    /// It tells which files it changed, with a diff.
+    /// Reports changed files with a diff.
     pub file_changes: bool,
-    /// It calls tools of MCP servers.
+    /// Calls tools of MCP servers.
     pub mcp_tools: bool,
-    /// Its words come piece by piece.
+    /// Streams text in several parts.
     pub streaming_deltas: bool,
-    /// It tells when something begins, not only when it is done.
+    /// Reports the start of an item, not only its end.
     pub item_started: bool,
     /// One process serves several sessions.
     pub shared_process: bool,
 }
 
 impl Capabilities {
-    /// What the agent of that name was seen to do.
+    /// Returns the observed capabilities of an agent.
     pub fn of(agent: &str) -> Self {
         TABLE.get(agent).copied().unwrap_or_default()
     }

@@ -1,9 +1,9 @@
-//! Claude Code: one long-lived process on its stdio control protocol.
+//! Claude Code: one process with its stdio control protocol.
 
 use base::HOME;
 use serde_json::{Value, json};
 
-use crate::control::{ControlDialogue, Flavor};
+use crate::control::{ControlDialogue, ControlVariant};
 use crate::launch::environment;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, Prompt, SavedHome};
 
@@ -11,7 +11,7 @@ const PACKAGE: NpmPackage = NpmPackage {
     npm: "@anthropic-ai/claude-code",
     version: "2.1.325",
     integrity: "sha512-OUxCb0sx734zJh9zGTP9oF01gZ44DCGFaw7hgD4byepjRRGyvHzgUOwC7dlCgVIljV6CiEVDjq+anY3GUvKFQw==",
-    // The single binary: the package's own `bin` stays a placeholder where install scripts do not run.
+    // The native binary. The package's `bin` is a placeholder unless install scripts run.
     program: "@anthropic-ai/claude-code-linux-x64/claude",
     needs_node: false,
 };
@@ -41,12 +41,12 @@ impl Agent for ClaudeAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let mode = PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let mut arguments = vec!["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"];
         arguments.extend(["--include-partial-messages", "--permission-prompt-tool", "stdio"]);
         arguments.extend(["--permission-mode", native_mode(mode)]);
         if mode == PermissionMode::Plan {
-            // Its own classifier would refuse every command behind a gateway that is not its vendor's.
+            // Its classifier would deny every command if the gateway is not its vendor's.
             arguments.extend(["--settings", r#"{"useAutoModeDuringPlan":false}"#]);
         }
         if let Some(model) = &context.model {
@@ -55,8 +55,8 @@ impl Agent for ClaudeAgent {
         if let Some(session) = &context.native_session_id {
             arguments.extend(["--resume", session]);
         }
-        // Only those of this session: what a repository or a home configures is not asked for.
-        let servers = context.mcp.standard();
+        // Only the servers of this session; servers that a repository or home configures are ignored.
+        let servers = context.mcp.to_standard();
         arguments.extend(servers.iter().flat_map(|servers| ["--mcp-config", servers]));
         arguments.push("--strict-mcp-config");
         let env = environment(&[
@@ -66,31 +66,31 @@ impl Agent for ClaudeAgent {
             ("CLAUDE_CONFIG_DIR", Some(&format!("{HOME}/.claude"))),
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", Some("1")),
             ("DISABLE_AUTOUPDATER", Some("1")),
-            // A model that keeps a list of things to do tells all of it in one call, and not step by step.
+            // The model reports its whole to-do list in one call instead of one call for each step.
             ("CLAUDE_CODE_ENABLE_TASKS", Some("false")),
-            // Else servers are connected to beside the first turn, which may be over before their tools are there.
+            // Otherwise servers connect during the first turn, which may end before their tools are available.
             ("MCP_CONNECTION_NONBLOCKING", Some("false")),
-            // With its own ten it backs off for minutes before it says that a token is bad.
+            // With the default of ten retries it takes minutes to report an invalid token.
             ("CLAUDE_CODE_MAX_RETRIES", Some("3")),
-            // A sub-agent would be left to itself: its answer comes in a turn that nobody asked for, after the end of ours.
+            // Otherwise a sub-agent runs in the background and answers in a later turn that nobody requested.
             ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", Some("1")),
-            // Bypass is refused to root elsewhere; here the sandbox is ours.
+            // Otherwise root cannot use bypass mode. Here the process is in a sandbox.
             ("IS_SANDBOX", Some("1")),
         ]);
         PACKAGE.plan(self.id(), context, &arguments, env, SavedHome::of(&[".claude"]))
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         Box::new(ControlDialogue::new(
             context,
-            Flavor { error_prefix: None, prompt, answer_key: |text, _| text.to_owned() },
+            ControlVariant { error_prefix: None, prompt, answer_key: |text, _| text.to_owned() },
         ))
     }
 }
 
 fn prompt(prompt: &Prompt, _: Option<&str>) -> Value {
     let mut content = vec![json!({ "type": "text", "text": prompt.with_attachments_named() })];
-    content.extend(prompt.pictures.iter().map(|picture| {
+    content.extend(prompt.images.iter().map(|picture| {
         let source = json!({ "type": "base64", "media_type": picture.mime, "data": picture.data });
         json!({ "type": "image", "source": source })
     }));

@@ -1,11 +1,11 @@
-//! Codex: one long-lived `app-server`, JSON-RPC on stdio.
+//! Codex: one `app-server` process with JSON-RPC on stdio.
 //!
-//! A thread is opened once; each prompt is a turn of it. The protocol has far more messages than we
-//! use and grows with every version: what we know to be of no interest is named, the rest is kept.
+//! A thread is opened once, and each prompt is a turn of it. The protocol has many messages and grows with each
+//! version. Irrelevant messages are listed by name; other unknown messages are recorded.
 
-mod ask;
 mod item;
 mod notification;
+mod server_request;
 mod sub_agent;
 
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +14,7 @@ use base::WORKSPACE;
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::{Value, json};
 
-use crate::known::CODEX;
+use crate::known_fields::CODEX;
 use crate::launch::environment;
 use crate::transcript::Transcript;
 use crate::{
@@ -33,7 +33,7 @@ const PACKAGE: NpmPackage = NpmPackage {
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
-/// The variable that holds the session's token.
+/// The variable with the session token.
 const TOKEN: &str = "VIV_SESSION_TOKEN";
 
 /// The agent `codex`.
@@ -58,10 +58,10 @@ impl Agent for CodexAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let base_url = format!("model_providers.viv.base_url=\"{}/v1\"", context.gateway_url);
         let token = format!("model_providers.viv.env_key=\"{TOKEN}\"");
-        // The token is in its environment; the commands it runs have no use for it.
+        // The agent needs the token; the commands that it runs do not.
         let hide_token = format!("shell_environment_policy.exclude=[\"{TOKEN}\"]");
         let settings = [
             "model_provider=\"viv\"",
@@ -70,7 +70,7 @@ impl Agent for CodexAgent {
             &token,
             "model_providers.viv.wire_api=\"responses\"",
             "analytics.enabled=false",
-            // Else its model has no way to tell a plan.
+            // Required so that the model can report a plan.
             "tools.update_plan.enabled=true",
             &hide_token,
         ];
@@ -78,14 +78,14 @@ impl Agent for CodexAgent {
         let mut arguments = vec!["app-server"];
         let settings = settings.into_iter().chain(servers.iter().map(String::as_str));
         arguments.extend(settings.flat_map(|setting| ["-c", setting]));
-        // Without a network it would wait five seconds for its plugins.
+        // Without a network, loading plugins would take five seconds.
         arguments.extend(["--disable", "plugins"]);
-        // Not CODEX_HOME: it makes its folder in the home, and refuses to make one that is named to it.
+        // `CODEX_HOME` is not set: Codex creates its default directory but not one that is given by name.
         let env = environment(&[(TOKEN, Some(&context.token))]);
         PACKAGE.plan(self.id(), context, &arguments, env, SavedHome::of(&[".codex"]))
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         let mode = PermissionMode::of(context);
         Box::new(CodexDialogue {
             transcript: Transcript::new(context.epoch),
@@ -94,24 +94,24 @@ impl Agent for CodexAgent {
             resume: context.native_session_id.clone(),
             thread: None,
             turn: None,
-            interrupting: false,
+            interrupt_pending: false,
             prompts: VecDeque::new(),
-            broken: None,
+            open_error: None,
             requests: HashMap::new(),
             last_request: 0,
             permissions: HashMap::new(),
             questions: HashMap::new(),
-            told_error: false,
+            error_reported: false,
             sub_agents: sub_agent::SubAgents::new(),
-            stopping: false,
-            outcome: None,
+            interrupt_requested: false,
+            pending_outcome: None,
         })
     }
 }
 
-/// What an answer of the server will be about.
+/// The kind of a request that waits for a response of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Request {
+enum CodexRequest {
     Initialize,
     Thread,
     Turn,
@@ -127,32 +127,32 @@ struct CodexDialogue {
     resume: Option<String>,
     thread: Option<String>,
     turn: Option<String>,
-    /// We asked it to stop before it had told the turn's name.
-    interrupting: bool,
-    /// Prompts that came before there was a thread.
+    /// An interrupt was requested before the turn had an id.
+    interrupt_pending: bool,
+    /// Prompts that are queued until the thread is open.
     prompts: VecDeque<Prompt>,
-    /// Why no thread could be opened: every prompt fails with it.
-    broken: Option<String>,
-    requests: HashMap<u64, Request>,
+    /// The error that prevented a thread; every prompt fails with it.
+    open_error: Option<String>,
+    requests: HashMap<u64, CodexRequest>,
     last_request: u64,
-    permissions: HashMap<PermissionId, ask::Asked>,
-    questions: HashMap<QuestionId, ask::Asked>,
-    told_error: bool,
+    permissions: HashMap<PermissionId, server_request::ServerRequest>,
+    questions: HashMap<QuestionId, server_request::ServerRequest>,
+    error_reported: bool,
     sub_agents: sub_agent::SubAgents,
-    /// We asked for an end: whoever begins to work now is stopped as well.
-    stopping: bool,
-    /// How our own turn ended, while sub-agents are at work for it.
-    outcome: Option<TurnOutcome>,
+    /// An interrupt was requested; sub-agents that start now are interrupted as well.
+    interrupt_requested: bool,
+    /// The outcome of the main turn while sub-agents are still working.
+    pending_outcome: Option<TurnOutcome>,
 }
 
 impl CodexDialogue {
-    fn request(&mut self, kind: Request, method: &str, params: &Value) {
+    fn request(&mut self, kind: CodexRequest, method: &str, params: &Value) {
         self.last_request += 1;
         self.requests.insert(self.last_request, kind);
         self.transcript.send(&json!({ "id": self.last_request, "method": method, "params": params }));
     }
 
-    fn object(&mut self, value: Value) {
+    fn handle_message(&mut self, value: Value) {
         match (value["method"].as_str(), value.get("id")) {
             (Some(method), Some(id)) => {
                 let (method, id) = (method.to_owned(), id.clone());
@@ -163,46 +163,46 @@ impl CodexDialogue {
                 self.notification(&method, value);
             }
             (None, Some(id)) => match id.as_u64().and_then(|id| self.requests.remove(&id)) {
-                Some(request) => self.answer(request, &value),
-                None => self.transcript.unknown(value),
+                Some(request) => self.handle_response(request, &value),
+                None => self.transcript.record_unknown(value),
             },
-            (None, None) => self.transcript.unknown(value),
+            (None, None) => self.transcript.record_unknown(value),
         }
     }
 
-    fn answer(&mut self, request: Request, value: &Value) {
+    fn handle_response(&mut self, request: CodexRequest, value: &Value) {
         if let Some(error) = value.get("error") {
-            return self.failed(request, error["message"].as_str().unwrap_or("a request failed"));
+            return self.handle_error(request, error["message"].as_str().unwrap_or("a request failed"));
         }
         let result = &value["result"];
         match request {
-            Request::Initialize => self.open_thread(),
-            Request::Thread => self.thread_opened(result),
-            Request::Turn => self.name_turn(&result["turn"]),
-            Request::Interrupt | Request::InterruptSubAgent => {}
+            CodexRequest::Initialize => self.open_thread(),
+            CodexRequest::Thread => self.thread_opened(result),
+            CodexRequest::Turn => self.set_turn(&result["turn"]),
+            CodexRequest::Interrupt | CodexRequest::InterruptSubAgent => {}
         }
     }
 
-    fn failed(&mut self, request: Request, message: &str) {
+    fn handle_error(&mut self, request: CodexRequest, message: &str) {
         match request {
-            Request::Turn => self.fail(message),
-            // It was done before it heard of it.
-            Request::InterruptSubAgent => {}
-            // The turn goes on, and its own end will tell.
-            Request::Interrupt => self.transcript.error(message, None, None),
-            Request::Initialize | Request::Thread => {
-                self.broken = Some(message.to_owned());
+            CodexRequest::Turn => self.fail_turn(message),
+            // The sub-agent had finished before.
+            CodexRequest::InterruptSubAgent => {}
+            // The turn continues, and its end reports the outcome.
+            CodexRequest::Interrupt => self.transcript.push_error(message, None, None),
+            CodexRequest::Initialize | CodexRequest::Thread => {
+                self.open_error = Some(message.to_owned());
                 if !self.prompts.is_empty() {
-                    self.fail(message);
+                    self.fail_turn(message);
                 }
             }
         }
     }
 
-    fn fail(&mut self, message: &str) {
+    fn fail_turn(&mut self, message: &str) {
         self.prompts.clear();
-        self.transcript.error(message, Some("agent_process_exited"), None);
-        self.transcript.turn_ended(TurnOutcome::Failed);
+        self.transcript.push_error(message, Some("agent_process_exited"), None);
+        self.transcript.end_turn(TurnOutcome::Failed);
     }
 
     fn open_thread(&mut self) {
@@ -211,7 +211,7 @@ impl CodexDialogue {
         let mut params = json!({
             "cwd": WORKSPACE,
             "approvalPolicy": approval,
-            // Its own sandbox cannot be nested in ours, and ours is the tighter one.
+            // Codex' own sandbox cannot be nested in this one, which is stricter.
             "sandbox": "danger-full-access",
         });
         if let Some(model) = &self.model {
@@ -220,15 +220,15 @@ impl CodexDialogue {
         match &self.resume {
             Some(thread) => {
                 params["threadId"] = json!(thread);
-                self.request(Request::Thread, "thread/resume", &params);
+                self.request(CodexRequest::Thread, "thread/resume", &params);
             }
-            None => self.request(Request::Thread, "thread/start", &params),
+            None => self.request(CodexRequest::Thread, "thread/start", &params),
         }
     }
 
     fn thread_opened(&mut self, result: &Value) {
         let Some(thread) = result["thread"]["id"].as_str() else { return };
-        self.transcript.native_session(thread);
+        self.transcript.set_native_session(thread);
         self.thread = Some(thread.to_owned());
         let model = result["thread"]["model"].as_str().or(result["model"].as_str()).map(str::to_owned);
         self.model = self.model.take().or(model);
@@ -237,8 +237,8 @@ impl CodexDialogue {
         }
     }
 
-    /// The turn has a name now: what waited for it can be sent.
-    fn name_turn(&mut self, turn: &Value) {
+    /// Sets the id of the turn and sends a pending interrupt.
+    fn set_turn(&mut self, turn: &Value) {
         if let Some(id) = turn["id"].as_str() {
             self.turn = Some(id.to_owned());
             self.stop_turn();
@@ -246,16 +246,16 @@ impl CodexDialogue {
     }
 
     fn stop_turn(&mut self) {
-        if let (true, Some(thread), Some(turn)) = (self.interrupting, &self.thread, &self.turn) {
+        if let (true, Some(thread), Some(turn)) = (self.interrupt_pending, &self.thread, &self.turn) {
             let params = json!({ "threadId": thread, "turnId": turn });
-            self.interrupting = false;
-            self.request(Request::Interrupt, "turn/interrupt", &params);
+            self.interrupt_pending = false;
+            self.request(CodexRequest::Interrupt, "turn/interrupt", &params);
         }
     }
 
     fn start_turn(&mut self, prompt: &Prompt) {
         let mut input = vec![json!({ "type": "text", "text": prompt.with_attachments_named() })];
-        input.extend(prompt.pictures.iter().map(
+        input.extend(prompt.images.iter().map(
             |picture| json!({ "type": "image", "url": format!("data:{};base64,{}", picture.mime, picture.data) }),
         ));
         let mut params = json!({ "threadId": self.thread, "input": input });
@@ -263,7 +263,7 @@ impl CodexDialogue {
             let settings = json!({ "model": self.model, "reasoning_effort": null, "developer_instructions": null });
             params["collaborationMode"] = json!({ "mode": "plan", "settings": settings });
         }
-        self.request(Request::Turn, "turn/start", &params);
+        self.request(CodexRequest::Turn, "turn/start", &params);
     }
 }
 
@@ -271,52 +271,52 @@ impl Dialogue for CodexDialogue {
     fn open(&mut self) -> Vec<DialogueOutput> {
         let client = json!({ "name": "viv", "title": "Vivarium", "version": env!("CARGO_PKG_VERSION") });
         let params = json!({ "clientInfo": client, "capabilities": { "experimentalApi": true } });
-        self.request(Request::Initialize, "initialize", &params);
-        self.transcript.take()
+        self.request(CodexRequest::Initialize, "initialize", &params);
+        self.transcript.take_outputs()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
-        self.told_error = false;
-        self.interrupting = false;
-        self.stopping = false;
-        match (&self.thread, self.broken.clone()) {
-            (_, Some(reason)) => self.fail(&reason),
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
+        self.error_reported = false;
+        self.interrupt_pending = false;
+        self.interrupt_requested = false;
+        match (&self.thread, self.open_error.clone()) {
+            (_, Some(reason)) => self.fail_turn(&reason),
             (Some(_), None) => self.start_turn(prompt),
             (None, None) => self.prompts.push_back(prompt.clone()),
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
-        if let Some(value) = self.transcript.read(line) {
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
+        if let Some(value) = self.transcript.parse_line(line) {
             let method = value["method"].as_str().unwrap_or_default();
-            self.transcript.keep_strays(&CODEX, method, &value["params"], &value);
-            self.object(value);
+            self.transcript.record_unknown_fields(&CODEX, method, &value["params"], &value);
+            self.handle_message(value);
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
-        self.answer_permission(id, reply);
-        self.transcript.take()
+    fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
+        self.resolve_permission(id, reply);
+        self.transcript.take_outputs()
     }
 
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
-        self.answer_question(id, answers);
-        self.transcript.take()
+    fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
+        self.resolve_question(id, answers);
+        self.transcript.take_outputs()
     }
 
     fn interrupt(&mut self) -> Vec<DialogueOutput> {
         if self.prompts.is_empty() {
-            self.interrupting = true;
-            self.stopping = true;
+            self.interrupt_pending = true;
+            self.interrupt_requested = true;
             self.stop_turn();
             self.stop_sub_agents();
-            self.outcome = self.outcome.map(|_| TurnOutcome::Interrupted);
+            self.pending_outcome = self.pending_outcome.map(|_| TurnOutcome::Interrupted);
         } else {
             self.prompts.clear();
-            self.transcript.turn_ended(TurnOutcome::Interrupted);
+            self.transcript.end_turn(TurnOutcome::Interrupted);
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 }

@@ -1,28 +1,29 @@
-//! The stdio control protocol of Claude Code, which Qwen Code speaks too.
+//! The stdio control protocol of Claude Code, which Qwen Code uses as well.
 //!
-//! One process serves many turns: prompts and control requests go in, messages and control requests come
-//! out, each a JSON object a line. Not here: how either program is started (`claude`, `qwen`).
+//! One process serves many turns. Both sides send JSON objects, one per line: prompts, messages and control requests.
+//!
+//! Not here: how either program is started (`claude`, `qwen`).
 
-mod ask;
 mod output;
+mod tool_request;
 
 use std::collections::HashMap;
 
 use protocol::{PermissionId, PermissionReply, QuestionId};
 use serde_json::{Value, json};
 
-use crate::known::CONTROL;
+use crate::known_fields::CONTROL;
 use crate::transcript::Transcript;
 use crate::{Dialogue, DialogueOutput, LaunchContext, PermissionMode, Prompt};
 
-/// Where the two programs differ.
+/// Differences between the two programs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Flavor {
-    /// How a message begins that is really an error of the model's side.
+pub(crate) struct ControlVariant {
+    /// The prefix of a message that is an error of the model.
     pub(crate) error_prefix: Option<&'static str>,
-    /// The line that hands over a prompt to the session of that name.
+    /// Returns the line that sends a prompt to a session.
     pub(crate) prompt: fn(&Prompt, Option<&str>) -> Value,
-    /// Under which name the answer to a question of these words, at this place in its list, is given.
+    /// Returns the key for the answer to a question, from its text and its index.
     pub(crate) answer_key: fn(&str, usize) -> String,
 }
 
@@ -30,34 +31,34 @@ pub(crate) struct Flavor {
 #[derive(Debug)]
 pub(crate) struct ControlDialogue {
     transcript: Transcript,
-    flavor: Flavor,
+    variant: ControlVariant,
     requests: u64,
     session: Option<String>,
-    permissions: HashMap<PermissionId, ask::Asked>,
-    questions: HashMap<QuestionId, ask::Asked>,
-    /// Nothing is changed until a person has approved of the plan.
+    permissions: HashMap<PermissionId, tool_request::ToolUseRequest>,
+    questions: HashMap<QuestionId, tool_request::ToolUseRequest>,
+    /// Plan mode is active until a person approves the plan.
     planning: bool,
-    /// We asked it to stop: how it says so differs.
+    /// An interrupt was requested. The programs report its effect in different ways.
     interrupting: bool,
-    /// An error of this turn was told already.
-    told_error: bool,
-    /// Words of a block that may still turn out to be an error.
-    held: Option<String>,
+    /// An error of this turn was already reported.
+    error_reported: bool,
+    /// Text that may turn out to be an error message.
+    withheld_text: Option<String>,
 }
 
 impl ControlDialogue {
-    pub(crate) fn new(context: &LaunchContext, flavor: Flavor) -> Self {
+    pub(crate) fn new(context: &LaunchContext, variant: ControlVariant) -> Self {
         Self {
             transcript: Transcript::new(context.epoch),
-            flavor,
+            variant,
             requests: 0,
             session: None,
             permissions: HashMap::new(),
             questions: HashMap::new(),
             planning: PermissionMode::of(context) == PermissionMode::Plan,
             interrupting: false,
-            told_error: false,
-            held: None,
+            error_reported: false,
+            withheld_text: None,
         }
     }
 
@@ -77,13 +78,13 @@ impl ControlDialogue {
         self.transcript.send(&json!({ "type": "control_response", "response": body }));
     }
 
-    /// The program named its session; it does so in every turn.
+    /// Sets the session id that the program reports in every turn.
     fn name_session(&mut self, id: &Value) {
         if let Some(id) = id.as_str()
             && self.session.as_deref() != Some(id)
         {
             self.session = Some(id.to_owned());
-            self.transcript.native_session(id);
+            self.transcript.set_native_session(id);
         }
     }
 }
@@ -91,38 +92,38 @@ impl ControlDialogue {
 impl Dialogue for ControlDialogue {
     fn open(&mut self) -> Vec<DialogueOutput> {
         self.request(&json!({ "subtype": "initialize" }));
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
-        self.told_error = false;
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
+        self.error_reported = false;
         self.interrupting = false;
-        let line = (self.flavor.prompt)(prompt, self.session.as_deref());
+        let line = (self.variant.prompt)(prompt, self.session.as_deref());
         self.transcript.send(&line);
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
-        if let Some(value) = self.transcript.read(line) {
-            self.transcript.keep_strays(&CONTROL, &output::kind(&value), &value, &value);
-            self.object(value);
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
+        if let Some(value) = self.transcript.parse_line(line) {
+            self.transcript.record_unknown_fields(&CONTROL, &output::kind(&value), &value, &value);
+            self.handle_message(value);
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
-        self.answer_permission(id, reply);
-        self.transcript.take()
+    fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
+        self.resolve_permission(id, reply);
+        self.transcript.take_outputs()
     }
 
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
-        self.answer_question(id, answers);
-        self.transcript.take()
+    fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
+        self.resolve_question(id, answers);
+        self.transcript.take_outputs()
     }
 
     fn interrupt(&mut self) -> Vec<DialogueOutput> {
         self.interrupting = true;
         self.request(&json!({ "subtype": "interrupt" }));
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 }

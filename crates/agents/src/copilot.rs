@@ -1,8 +1,8 @@
-//! GitHub Copilot CLI with a provider of one's own, over the Agent Client Protocol.
+//! GitHub Copilot CLI with a custom model provider, over the Agent Client Protocol.
 
 use base::HOME;
 
-use crate::acp::{AcpDialogue, Notice, Quirks};
+use crate::acp::{AcpDialogue, AcpQuirks, ProgramNotice};
 use crate::launch::environment;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, SavedHome};
 
@@ -14,13 +14,13 @@ const PACKAGE: NpmPackage = NpmPackage {
     needs_node: false,
 };
 
-/// The model it asks for when nobody chose one: a provider of one's own has none by default.
+/// The default model. A custom provider has none.
 const DEFAULT_MODEL: &str = "claude-sonnet-4";
 
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
-/// Its name for the mode in which it changes nothing.
+/// Copilot's name for plan mode.
 const PLAN: &str = "https://agentclientprotocol.com/protocol/session-modes#plan";
 
 /// The agent `copilot`.
@@ -45,7 +45,7 @@ impl Agent for CopilotAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let servers = context.mcp.for_copilot();
         let mut arguments = vec!["--acp", "--disable-builtin-mcps"];
         arguments.extend(servers.iter().flat_map(|servers| ["--additional-mcp-config", servers]));
@@ -62,20 +62,21 @@ impl Agent for CopilotAgent {
         PACKAGE.plan(self.id(), context, &arguments, env, SavedHome::of(&[".copilot"]))
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        let quirks = Quirks { plan_mode: Some(PLAN), notice: Some(notice), names_files: true, ..Quirks::default() };
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+        let quirks =
+            AcpQuirks { plan_mode: Some(PLAN), notice: Some(notice), announces_files: true, ..AcpQuirks::default() };
         Box::new(AcpDialogue::new(context, quirks))
     }
 }
 
-/// It ends a turn that failed like any other and tells the failure, and other things, as if the model had
-/// said them; these are the words it uses.
-fn notice(words: &str) -> Option<Notice> {
+/// Recognizes messages of the program. Copilot ends a failed turn normally and reports the failure as a message of the
+/// model.
+fn notice(words: &str) -> Option<ProgramNotice> {
     if words == "Info: Request failed due to a transient API error. Retrying..." {
-        return Some(Notice::Retrying);
+        return Some(ProgramNotice::Retrying);
     }
     if words.starts_with("Warning: No token count multiplier is known") {
-        return Some(Notice::Status("Warning"));
+        return Some(ProgramNotice::Status("Warning"));
     }
     let error = words.strip_prefix("Error: ")?;
     let status = error.split(' ').next().is_some_and(|word| word.len() == 3 && word.parse::<u16>().is_ok());
@@ -84,7 +85,7 @@ fn notice(words: &str) -> Option<Notice> {
         "Failed to get response from the AI model",
         "No response was returned. Send your message again",
     ];
-    (status || known.iter().any(|known| error.starts_with(known))).then_some(Notice::Error)
+    (status || known.iter().any(|known| error.starts_with(known))).then_some(ProgramNotice::Error)
 }
 
 #[cfg(test)]
@@ -92,14 +93,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_its_own_words_are_notices() {
+    fn only_messages_of_the_program_are_notices() {
         for (words, expected) in [
-            ("Error: 400 no", Some(Notice::Error)),
-            ("Error: Authentication failed with provider at http://x (HTTP 401).", Some(Notice::Error)),
-            ("Error: Failed to get response from the AI model; retried 5 times", Some(Notice::Error)),
-            ("Error: No response was returned. Send your message again to retry.", Some(Notice::Error)),
-            ("Info: Request failed due to a transient API error. Retrying...", Some(Notice::Retrying)),
-            ("Warning: No token count multiplier is known for Anthropic model", Some(Notice::Status("Warning"))),
+            ("Error: 400 no", Some(ProgramNotice::Error)),
+            ("Error: Authentication failed with provider at http://x (HTTP 401).", Some(ProgramNotice::Error)),
+            ("Error: Failed to get response from the AI model; retried 5 times", Some(ProgramNotice::Error)),
+            ("Error: No response was returned. Send your message again to retry.", Some(ProgramNotice::Error)),
+            ("Info: Request failed due to a transient API error. Retrying...", Some(ProgramNotice::Retrying)),
+            ("Warning: No token count multiplier is known for Anthropic model", Some(ProgramNotice::Status("Warning"))),
             ("Error: your function returns too early", None),
             ("Error: 4000 lines", None),
             ("Info: /workspace/a.txt", None),

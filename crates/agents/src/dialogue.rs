@@ -1,73 +1,74 @@
-//! Both halves of a conversation with a running agent.
+//! The protocol of a running agent: its lines become events, and answers become lines.
 
 use protocol::{Attachment, EventDraft, PermissionId, PermissionReply, QuestionId, TurnOutcome};
 
-/// One running agent's protocol: its lines to events, our answers to its lines.
+/// The protocol of one running agent.
 ///
-/// Pure and total: no input makes it panic, what it does not understand becomes an event with `raw`.
-/// It emits items, permissions, questions, errors and `agent.unparsed`. Turns, the session's own start
-/// and end, and the `resolved` event of an answer are the caller's: only when the *agent* withdraws what
-/// it asked does the dialogue emit `permission.resolved` or `question.resolved` itself, and the caller
-/// must then no longer answer it.
+/// A dialogue never panics, whatever the input. A line that it does not understand becomes an event with `raw`. It
+/// emits items, permissions, questions, errors and `agent.unparsed`.
+///
+/// The caller emits turns, the start and end of the session, and the `resolved` event of an answer. If the *agent*
+/// withdraws a request, the dialogue emits `permission.resolved` or `question.resolved`, and the caller must not answer
+/// it.
 pub trait Dialogue: Send {
-    /// What to do before the first prompt.
+    /// Starts the conversation. Called once, before the first prompt.
     fn open(&mut self) -> Vec<DialogueOutput>;
-    /// Hands a prompt to the agent.
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput>;
-    /// Reads one line of the agent's stdout, without its newline.
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput>;
-    /// Answers a permission the agent asked for. An id that is not pending does nothing.
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput>;
-    /// Answers a question, or rejects it with `None`. An id that is not pending does nothing.
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput>;
+    /// Sends a prompt to the agent.
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput>;
+    /// Handles one line of the agent's stdout, without its newline.
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput>;
+    /// Answers a permission request. An id that is not pending has no effect.
+    fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput>;
+    /// Answers a question; `None` rejects it. An id that is not pending has no effect.
+    fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput>;
     /// Asks the agent to stop the turn.
     fn interrupt(&mut self) -> Vec<DialogueOutput>;
 }
 
-/// What a person says.
+/// A prompt for an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompt {
-    /// The words.
+    /// The text.
     pub text: String,
-    /// Files that go with them.
+    /// Attached files.
     pub attachments: Vec<Attachment>,
-    /// Those of them that are pictures, for models that can look at them.
-    pub pictures: Vec<PromptImage>,
+    /// The attached files that are images, for models that accept them.
+    pub images: Vec<PromptImage>,
 }
 
-/// A picture that goes with a prompt.
+/// An image in a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptImage {
-    /// Where it is, as the person named it.
+    /// The path, as given by the client.
     pub path: String,
-    /// Its media type.
+    /// The media type.
     pub mime: String,
-    /// Its bytes, in Base64.
+    /// The content, in Base64.
     pub data: String,
 }
 
 impl Prompt {
-    /// A prompt of words alone.
+    /// Returns a prompt with a text and no attachments.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// The words, and below them the paths of the files: every agent can read its workspace.
+    /// Returns the text followed by the paths of the attached files, which every agent can read in the workspace.
     pub(crate) fn with_attachments_named(&self) -> String {
         self.attachments.iter().fold(self.text.clone(), |text, file| format!("{text}\n[attached file: {}]", file.path))
     }
 }
 
-/// What a dialogue wants done.
+/// An effect that a dialogue requests.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "nearly every output is an event")]
 pub enum DialogueOutput {
-    /// Record this.
+    /// Record this event.
     Event(EventDraft),
-    /// Write this line to the agent's stdin; the newline is the writer's.
+    /// Write this line to the agent's stdin; the writer adds the newline.
     Send(String),
-    /// The agent named its own session.
+    /// The agent reported the id of its own session.
     NativeSession(String),
-    /// The turn is over.
+    /// The turn ended.
     TurnEnded(TurnOutcome),
 }

@@ -1,4 +1,4 @@
-//! File changes as unified diffs, whatever shape an agent tells them in.
+//! Converts file changes of all agents to unified diffs.
 
 use std::fmt::Write;
 
@@ -6,8 +6,8 @@ use protocol::{ContentPart, FileAction};
 use serde_json::Value;
 use similar::TextDiff;
 
-/// A file that was written: from `old` to `new`.
-pub(crate) fn changed(path: &str, old: &str, new: &str) -> ContentPart {
+/// Returns a file that was written, with the diff from `old` to `new`.
+pub(crate) fn file_written(path: &str, old: &str, new: &str) -> ContentPart {
     let relative = path.trim_start_matches('/');
     let diff = TextDiff::from_lines(old, new)
         .unified_diff()
@@ -17,43 +17,43 @@ pub(crate) fn changed(path: &str, old: &str, new: &str) -> ContentPart {
     ContentPart::FileRef { path: path.to_owned(), action, diff: Some(diff) }
 }
 
-/// Tools that change one file, by the names agents give them.
+/// Names of tools that change one file.
 const EDITORS: &[&str] =
     &["create", "edit", "multiedit", "replace", "str_replace", "str_replace_editor", "write", "write_file"];
 
-/// The change that a call of an editing tool asks for, where its input says all of it. What was in the file before is not
-/// known here: only what is replaced, and what stands there afterwards.
-pub(crate) fn intended(tool: &str, input: &Value) -> Option<ContentPart> {
+/// Returns the change that a call of an editing tool requests, if its input is complete. The previous content of the
+/// file is not known here, only the text that is replaced.
+pub(crate) fn change_from_call(tool: &str, input: &Value) -> Option<ContentPart> {
     if !EDITORS.contains(&tool.to_ascii_lowercase().as_str()) {
         return None;
     }
-    let path = first(input, &["file_path", "filePath", "path"])?;
-    if let Some(content) = first(input, &["content", "file_text"]) {
-        return Some(changed(path, "", content));
+    let path = first_text(input, &["file_path", "filePath", "path"])?;
+    if let Some(content) = first_text(input, &["content", "file_text"]) {
+        return Some(file_written(path, "", content));
     }
     let alone = std::slice::from_ref(input);
     let edits: Vec<_> = input["edits"].as_array().map_or(alone, Vec::as_slice).iter().filter_map(edit).collect();
     match edits.as_slice() {
         [] => None,
-        [(old, new)] => Some(changed(path, old, new)),
+        [(old, new)] => Some(file_written(path, old, new)),
         several => {
             let body = several.iter().map(|(old, new)| TextDiff::from_lines(*old, *new).unified_diff().to_string());
-            Some(patched(path, &body.collect::<String>()))
+            Some(file_patched(path, &body.collect::<String>()))
         }
     }
 }
 
 fn edit(edit: &Value) -> Option<(&str, &str)> {
-    let old = first(edit, &["old_string", "oldString", "oldText", "old_str"])?;
-    Some((old, first(edit, &["new_string", "newString", "newText", "new_str"])?))
+    let old = first_text(edit, &["old_string", "oldString", "oldText", "old_str"])?;
+    Some((old, first_text(edit, &["new_string", "newString", "newText", "new_str"])?))
 }
 
-fn first<'a>(input: &'a Value, names: &[&str]) -> Option<&'a str> {
+fn first_text<'a>(input: &'a Value, names: &[&str]) -> Option<&'a str> {
     names.iter().find_map(|name| input[*name].as_str())
 }
 
-/// A file that was patched, told as the body of a unified diff.
-pub(crate) fn patched(path: &str, body: &str) -> ContentPart {
+/// Returns a file that was patched; `body` is the body of a unified diff.
+pub(crate) fn file_patched(path: &str, body: &str) -> ContentPart {
     let relative = path.trim_start_matches('/');
     let diff = if body.starts_with("---") || body.starts_with("diff ") {
         body.to_owned()
@@ -63,7 +63,7 @@ pub(crate) fn patched(path: &str, body: &str) -> ContentPart {
     ContentPart::FileRef { path: path.to_owned(), action: FileAction::Patch, diff: Some(diff) }
 }
 
-/// Hunks as `[{oldStart, oldLines, newStart, newLines, lines}]`, as the body of a unified diff.
+/// Formats hunks of the form `[{oldStart, oldLines, newStart, newLines, lines}]` as the body of a unified diff.
 pub(crate) fn hunks(hunks: &[Value]) -> String {
     let mut body = String::new();
     for hunk in hunks {
@@ -79,11 +79,11 @@ pub(crate) fn hunks(hunks: &[Value]) -> String {
     body
 }
 
-/// Lines as `-12 old` and `+12 new`, as the body of a unified diff; any other line ends a hunk.
-pub(crate) fn from_numbered_lines(told: &str) -> String {
+/// Converts lines of the form `-12 old` and `+12 new` to the body of a unified diff. Any other line ends a hunk.
+pub(crate) fn from_numbered_lines(lines: &str) -> String {
     let mut body = String::new();
     let mut hunk: Vec<(char, u64, &str)> = Vec::new();
-    for line in told.lines() {
+    for line in lines.lines() {
         match numbered(line) {
             Some(line) => hunk.push(line),
             None => end_hunk(&mut body, &mut hunk),
@@ -125,35 +125,35 @@ mod tests {
     }
 
     #[test]
-    fn every_way_of_telling_a_change_becomes_a_unified_diff() {
+    fn all_forms_of_a_change_become_a_unified_diff() {
         let expected = "--- a/w/e\n+++ b/w/e\n@@ -1,1 +1,1 @@\n-foo\n+bar\n";
         let lines = json!([{ "oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "lines": ["-foo", "+bar"] }]);
-        check(&patched("/w/e", &hunks(lines.as_array().unwrap())), expected);
-        check(&patched("/w/e", &from_numbered_lines("-1 foo\n+1 bar")), expected);
-        check(&changed("/w/e", "foo\n", "bar\n"), "--- a/w/e\n+++ b/w/e\n@@ -1 +1 @@\n-foo\n+bar\n");
+        check(&file_patched("/w/e", &hunks(lines.as_array().unwrap())), expected);
+        check(&file_patched("/w/e", &from_numbered_lines("-1 foo\n+1 bar")), expected);
+        check(&file_written("/w/e", "foo\n", "bar\n"), "--- a/w/e\n+++ b/w/e\n@@ -1 +1 @@\n-foo\n+bar\n");
     }
 
     #[test]
-    fn a_call_that_says_all_of_a_change_is_a_diff_too() {
+    fn calls_with_complete_input_become_a_diff() {
         let edit = json!({ "file_path": "/w/e", "old_string": "foo\n", "new_string": "bar\n" });
         let expected = "--- a/w/e\n+++ b/w/e\n@@ -1 +1 @@\n-foo\n+bar\n";
-        check(&intended("Edit", &edit).unwrap(), expected);
+        check(&change_from_call("Edit", &edit).unwrap(), expected);
         let several = json!({ "path": "/w/e", "edits": [{ "oldText": "foo\n", "newText": "bar\n" }] });
-        check(&intended("edit", &several).unwrap(), expected);
+        check(&change_from_call("edit", &several).unwrap(), expected);
         let one = json!({ "old_string": "a\n", "new_string": "b\n" });
         let two = json!({ "file_path": "/w/e", "edits": [one, one] });
         let twice = "--- a/w/e\n+++ b/w/e\n@@ -1 +1 @@\n-a\n+b\n@@ -1 +1 @@\n-a\n+b\n";
-        check(&intended("MultiEdit", &two).unwrap(), twice);
+        check(&change_from_call("MultiEdit", &two).unwrap(), twice);
         let whole = json!({ "filePath": "/w/e", "content": "bar\n" });
-        check(&intended("write", &whole).unwrap(), "--- a/w/e\n+++ b/w/e\n@@ -0,0 +1 @@\n+bar\n");
+        check(&change_from_call("write", &whole).unwrap(), "--- a/w/e\n+++ b/w/e\n@@ -0,0 +1 @@\n+bar\n");
         for (tool, input) in [("Read", &whole), ("edit", &json!({ "path": "/w/e" })), ("write", &json!("x"))] {
-            assert_eq!(intended(tool, input), None, "{tool} {input}");
+            assert_eq!(change_from_call(tool, input), None, "{tool} {input}");
         }
     }
 
     #[test]
-    fn a_gap_begins_a_new_hunk() {
-        let told = "  1 a\n- 2 b\n ...\n+10 c";
-        assert_eq!(from_numbered_lines(told), "@@ -1,2 +1,1 @@\n a\n-b\n@@ -10,0 +10,1 @@\n+c\n");
+    fn gap_between_lines_starts_a_new_hunk() {
+        let lines = "  1 a\n- 2 b\n ...\n+10 c";
+        assert_eq!(from_numbered_lines(lines), "@@ -1,2 +1,1 @@\n a\n-b\n@@ -10,0 +10,1 @@\n+c\n");
     }
 }

@@ -3,7 +3,7 @@
 use base::HOME;
 use serde_json::json;
 
-use crate::acp::{AcpDialogue, Notice, Quirks};
+use crate::acp::{AcpDialogue, AcpQuirks, ProgramNotice};
 use crate::launch::environment;
 use crate::{
     Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, PlacedFile, SavedHome,
@@ -17,16 +17,15 @@ const PACKAGE: NpmPackage = NpmPackage {
     needs_node: true,
 };
 
-/// The model it asks for when nobody chose one: without a name every turn first asks a small model which
-/// model to ask.
+/// The default model. Without a name, Gemini calls a small model in every turn to choose a model.
 const DEFAULT_MODEL: &str = "gemini-2.5-pro";
 
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
-/// A session's file is called by the minute it was opened in, and opening the same session again in that minute
-/// would begin the file anew before it is read.
-const MEMORY: SavedHome =
+/// Gemini names a session file by the minute of its start. The file is renamed, because resuming in the same minute
+/// would overwrite it.
+const SAVED_HOME: SavedHome =
     SavedHome { folders: &[".gemini"], rename: Some("s#/chats/session-[-0-9T]*-#/chats/session-1970-01-01T00-00-#") };
 
 /// The agent `gemini`.
@@ -51,16 +50,16 @@ impl Agent for GeminiAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let model = context.model.as_deref().unwrap_or(DEFAULT_MODEL);
         let env = environment(&[
             ("GEMINI_API_KEY", Some(&context.token)),
             ("GOOGLE_GEMINI_BASE_URL", Some(&context.gateway_url)),
-            // Else it starts itself again, and a signal reaches only the first of the two.
+            // Otherwise Gemini restarts itself, and a signal reaches only the first process.
             ("GEMINI_CLI_NO_RELAUNCH", Some("true")),
             ("GEMINI_CLI_TRUST_WORKSPACE", Some("true")),
         ]);
-        // With a base URL alone it refuses to start: the kind of key must be chosen in its settings.
+        // Gemini does not start with a base URL alone: its settings must select the kind of key.
         let settings = json!({
             "security": { "auth": { "selectedType": "gemini-api-key" } },
             "privacy": { "usageStatisticsEnabled": false },
@@ -69,17 +68,22 @@ impl Agent for GeminiAgent {
         });
         let path = format!("{HOME}/.gemini/settings.json");
         let files = vec![PlacedFile { path, content: settings.to_string() }];
-        let plan = PACKAGE.plan(self.id(), context, &["--acp", "-m", model], env, MEMORY)?;
+        let plan = PACKAGE.plan(self.id(), context, &["--acp", "-m", model], env, SAVED_HOME)?;
         Ok(LaunchPlan { files, ..plan })
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        let quirks = Quirks { plan_mode: Some("plan"), notice: Some(notice), replays_late: true, ..Quirks::default() };
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+        let quirks = AcpQuirks {
+            plan_mode: Some("plan"),
+            notice: Some(notice),
+            replays_after_load: true,
+            ..AcpQuirks::default()
+        };
         Box::new(AcpDialogue::new(context, quirks))
     }
 }
 
-/// It tells a change of mode as if the model had said it.
-fn notice(words: &str) -> Option<Notice> {
-    words.starts_with("[MODE_UPDATE] ").then_some(Notice::Status("Mode"))
+/// Recognizes a change of mode, which Gemini reports as a message of the model.
+fn notice(words: &str) -> Option<ProgramNotice> {
+    words.starts_with("[MODE_UPDATE] ").then_some(ProgramNotice::Status("Mode"))
 }

@@ -1,142 +1,140 @@
-//! What to start inside the sandbox, as data.
+//! Launch plans: the program, environment and files to start inside the sandbox.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use base::HOME;
 
-use crate::{Dialogue, McpServers, NormalizedDialogue, NpmPackage};
+use crate::{Dialogue, McpServers, NpmPackage};
 
 /// One kind of agent.
 pub trait Agent: Send + Sync {
-    /// Its name in the API and on the command line.
+    /// Returns the name in the API and on the command line.
     fn id(&self) -> &'static str;
-    /// What must be installed for it; nothing for the mock.
+    /// Returns the package to install; `None` for the mock.
     fn package(&self) -> Option<&'static NpmPackage>;
-    /// Where it looks for skills inside, one folder a skill; none: it takes no skills.
+    /// Returns the directory inside the sandbox for skills, one subdirectory each; `None` if skills are not supported.
     fn skill_root(&self) -> Option<&'static str> {
         None
     }
-    /// Whether it takes MCP servers for one session.
+    /// Returns whether MCP servers can be configured per session.
     fn takes_mcp(&self) -> bool {
         false
     }
-    /// What to start for one session.
+    /// Returns the launch plan for one session. Fails if a setting is not supported.
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError>;
-    /// The agent's own protocol, as it comes; callers take [`Agent::dialogue`].
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue>;
-    /// The two halves of the conversation with what `plan` starts, its events in strict order.
-    fn dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(NormalizedDialogue::new(self.native(context)))
-    }
+    /// Returns a new protocol handler for one process of this agent.
+    ///
+    /// Its events may be incomplete or out of order; wrap it in a [`NormalizedDialogue`](crate::NormalizedDialogue).
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue>;
 }
 
-/// What an agent is told about the session it is started for.
+/// Settings of the session that an agent is started for.
 #[derive(Debug, Clone, Default)]
 pub struct LaunchContext {
-    /// Which start of this session it is, from 1: makes the ids of a resumed session new ones.
+    /// The number of this start of the session, from 1. It keeps ids of a resumed session unique.
     pub epoch: u32,
-    /// Where models are, from inside, without `/v1`.
+    /// URL of the gateway inside the sandbox, without `/v1`.
     pub gateway_url: String,
-    /// Opens the gateway for this session and nothing else.
+    /// The session token for the gateway.
     pub token: String,
-    /// Model asked for.
+    /// The requested model.
     pub model: Option<String>,
     /// The agent's own mode.
     pub agent_mode: Option<String>,
     /// `default`, `plan`, `acceptEdits` or `bypass`.
     pub permission_mode: Option<String>,
-    /// The agent's own session, to resume it.
+    /// The agent's own session id, to resume that session.
     pub native_session_id: Option<String>,
-    /// What is installed of the agent on the host, mounted read-only: `viv` itself for the mock, for the
-    /// others the folder that holds their `node_modules`.
+    /// The installed program on the host, mounted read-only: `viv` for the mock, otherwise the directory that contains
+    /// `node_modules`.
     pub program: PathBuf,
     /// MCP servers of this session.
     pub mcp: McpServers,
-    /// Node's program on the host, for the agents whose [`NpmPackage`] needs it.
+    /// The Node binary on the host, for agents whose [`NpmPackage`] needs it.
     pub node: Option<PathBuf>,
 }
 
-/// The environment every agent has, and `own` of its variables on top.
-pub(crate) fn environment(own: &[(&str, Option<&str>)]) -> BTreeMap<String, String> {
+/// Returns the common environment of all agents with `extra` variables added.
+pub(crate) fn environment(extra: &[(&str, Option<&str>)]) -> BTreeMap<String, String> {
     let common = [("HOME", Some(HOME)), ("PATH", Some("/usr/local/bin:/usr/bin:/bin")), ("LANG", Some("C.UTF-8"))];
-    let set = common.iter().chain(own).filter_map(|(name, value)| Some(((*name).to_owned(), (*value)?.to_owned())));
+    let set = common.iter().chain(extra).filter_map(|(name, value)| Some(((*name).to_owned(), (*value)?.to_owned())));
     set.collect()
 }
 
-/// What to start inside the sandbox.
+/// The program to start inside the sandbox, with everything it needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchPlan {
-    /// Program and arguments, as seen inside.
+    /// Program and arguments inside the sandbox.
     pub argv: Vec<String>,
-    /// The whole environment.
+    /// The complete environment.
     pub env: BTreeMap<String, String>,
-    /// Files to place before the start.
+    /// Files to create before the start.
     pub files: Vec<PlacedFile>,
-    /// Read-only mounts it needs.
+    /// Read-only mounts of host paths.
     pub mounts: Vec<ReadOnlyMount>,
-    /// Working directory, as seen inside.
+    /// Working directory inside the sandbox.
     pub workdir: String,
-    /// Folders of its home that it needs again to go on with a session after a restart.
-    pub memory: SavedHome,
+    /// Directories of the agent's home that are saved, so that a session can continue after a restart.
+    pub saved_home: SavedHome,
 }
 
-/// What of an agent's home is kept between two starts of a session.
+/// The part of an agent's home that is saved between two starts of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SavedHome {
-    /// Folders, relative to the home.
+    /// Directories, relative to the home.
     pub folders: &'static [&'static str],
-    /// How files are called when they are given back, as tar's `--transform` says it.
+    /// Renaming of files when they are restored, as an expression for tar's `--transform`.
     pub rename: Option<&'static str>,
 }
 
 impl SavedHome {
-    /// These folders, as they are.
+    /// Returns these directories without renaming.
     pub(crate) const fn of(folders: &'static [&'static str]) -> Self {
         Self { folders, rename: None }
     }
 }
 
-/// A file placed for one session only.
+/// A file created for one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacedFile {
-    /// Absolute path, as seen inside.
+    /// Absolute path inside the sandbox.
     pub path: String,
-    /// Its content.
+    /// The content.
     pub content: String,
 }
 
-/// A host path shown read-only inside.
+/// A host path that is mounted read-only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadOnlyMount {
-    /// On the host.
+    /// Path on the host.
     pub source: PathBuf,
-    /// Inside.
+    /// Path inside the sandbox.
     pub target: String,
 }
 
-/// Why an agent cannot be started like this.
+/// The reason why an agent cannot be started with these settings.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// A mode the agent cannot keep is refused, never dropped.
-    #[error("agent `{agent}` has no permission mode `{mode}`")]
+    /// The agent does not support the permission mode.
+    #[error("agent `{agent}` does not support permission mode `{mode}`")]
     ModeNotSupported {
         /// The agent.
         agent: &'static str,
-        /// The mode asked for.
+        /// The requested mode.
         mode: String,
     },
-    /// It would be reached otherwise than the person wrote, or not at all.
-    #[error("agent `{agent}` cannot reach the MCP server `{server}`: it does not speak `{transport}`")]
+    /// The agent does not support the transport of an MCP server.
+    #[error("agent `{agent}` cannot use MCP server `{server}`: transport `{transport}` is not supported")]
     McpTransport {
         /// The agent.
         agent: &'static str,
         /// The name of the server.
         server: String,
-        /// What it would have to speak.
+        /// The unsupported transport.
         transport: &'static str,
     },
-    /// A program in JavaScript without Node.
-    #[error("agent `{0}` needs Node, and none is installed")]
+    /// The agent needs Node, which is not installed.
+    #[error("agent `{0}` needs Node, which is not installed")]
     NodeMissing(&'static str),
 }

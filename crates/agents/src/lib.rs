@@ -1,15 +1,15 @@
-//! How to launch each agent, and what its lines mean.
+//! Launch plans and protocols of all supported agents.
 //!
-//! Everything here is pure: a `LaunchPlan` is data, a `Dialogue` turns lines into events and answers
-//! into lines. It never spawns, reads a clock or touches a file. Whatever an agent prints, its events
-//! leave in strict order: `normalize` sees to it.
+//! Everything here is pure: a `LaunchPlan` is data, and a `Dialogue` translates between lines of an agent and events.
+//! Nothing starts a process, reads a clock or touches a file. `normalize` puts the events of every agent in strict
+//! order.
 //!
-//! Not here: running the plan (`sandbox`), the life of a session (`session`).
+//! Not here: running a plan (`sandbox`), and the lifecycle of a session (`session`).
 
 mod capability;
 mod dialogue;
 mod diff;
-mod known;
+mod known_fields;
 mod launch;
 mod mcp;
 mod mode;

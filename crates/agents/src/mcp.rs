@@ -1,4 +1,4 @@
-//! MCP servers of one session, in the words of each agent.
+//! MCP servers of one session, in the configuration format of each agent.
 
 use std::collections::BTreeMap;
 
@@ -12,66 +12,66 @@ use crate::AgentError;
 #[serde(transparent)]
 pub struct McpServers(BTreeMap<String, McpServer>);
 
-/// One MCP server. What nothing here would keep is an error, never dropped.
+/// One MCP server. Unknown fields are errors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
 enum McpServer {
     /// A program that is started inside the sandbox.
     Local {
-        command: Words,
+        command: McpCommand,
         #[serde(default)]
         args: Vec<String>,
         #[serde(default)]
         env: BTreeMap<String, String>,
     },
-    /// A server that is reached from inside, as far as the policy lets it.
+    /// A server that is reached from the sandbox, if the policy allows it.
     Remote {
         url: String,
         #[serde(default)]
         headers: BTreeMap<String, String>,
         #[serde(default)]
-        transport: Transport,
+        transport: McpTransport,
     },
 }
 
 /// A program, or a program with its first arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Words {
+enum McpCommand {
     One(String),
     Many(Vec<String>),
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Transport {
+enum McpTransport {
     #[default]
     Http,
     Sse,
 }
 
-/// Why MCP servers cannot be used like this.
+/// The reason why an MCP server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum McpError {
-    /// The name would mean something else in an agent's configuration.
-    #[error("`{0}` is no name of an MCP server: letters, digits, `-` and `_`")]
+    /// The name is not safe in an agent's configuration.
+    #[error("invalid MCP server name `{0}`: use letters, digits, `-` and `_`")]
     Name(String),
-    /// It is described otherwise than the API says.
-    #[error("MCP server `{name}` is not described as one")]
+    /// The description does not have the documented form.
+    #[error("invalid description of MCP server `{name}`")]
     Shape {
-        /// Its name.
+        /// The name of the server.
         name: String,
-        /// What is wrong.
+        /// The parse error.
         #[source]
         source: serde_json::Error,
     },
-    /// There is nothing to start.
+    /// The command is empty.
     #[error("MCP server `{0}` has no command")]
     NoCommand(String),
 }
 
 impl McpServers {
-    /// Reads what a client wrote.
+    /// Parses the servers of an API request.
     pub fn read(servers: &BTreeMap<String, Value>) -> Result<Self, McpError> {
         let read = servers.iter().map(|(name, value)| {
             let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
@@ -80,7 +80,7 @@ impl McpServers {
             }
             let server: McpServer = serde_json::from_value(value.clone())
                 .map_err(|source| McpError::Shape { name: name.clone(), source })?;
-            if matches!(&server, McpServer::Local { command, args, .. } if command.with(args).is_empty()) {
+            if matches!(&server, McpServer::Local { command, args, .. } if command.with_arguments(args).is_empty()) {
                 return Err(McpError::NoCommand(name.clone()));
             }
             Ok((name.clone(), server))
@@ -88,34 +88,34 @@ impl McpServers {
         Ok(Self(read.collect::<Result<_, _>>()?))
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no servers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// An argument with all of them, as most agents write it; none where there are none.
-    pub(crate) fn standard(&self) -> Option<String> {
-        self.argument(McpServer::standard)
+    /// Returns an argument with all servers in the most common format; `None` without servers.
+    pub(crate) fn to_standard(&self) -> Option<String> {
+        self.argument(McpServer::to_standard)
     }
 
-    /// The same as Copilot writes it, which must be told which of their tools it may use.
+    /// Returns the argument for Copilot, which also needs a list of allowed tools.
     pub(crate) fn for_copilot(&self) -> Option<String> {
         self.argument(|server| {
-            let mut written = server.standard();
+            let mut written = server.to_standard();
             written["tools"] = json!(["*"]);
             written
         })
     }
 
-    /// Codex takes settings, one a server, in TOML.
+    /// Returns settings in TOML for Codex, one for each server.
     pub(crate) fn for_codex(&self, agent: &'static str) -> Result<Vec<String>, AgentError> {
         let setting = |(name, server): (&String, &McpServer)| {
             let settings = match server {
-                McpServer::Local { .. } => server.standard(),
-                McpServer::Remote { url, headers, transport: Transport::Http } => {
+                McpServer::Local { .. } => server.to_standard(),
+                McpServer::Remote { url, headers, transport: McpTransport::Http } => {
                     json!({ "url": url, "http_headers": headers })
                 }
-                McpServer::Remote { transport: Transport::Sse, .. } => {
+                McpServer::Remote { transport: McpTransport::Sse, .. } => {
                     return Err(AgentError::McpTransport { agent, server: name.clone(), transport: "sse" });
                 }
             };
@@ -124,22 +124,24 @@ impl McpServers {
         self.0.iter().map(setting).collect()
     }
 
-    /// The same as Gemini writes it: the transport is told by the name of the address.
+    /// Returns the servers for Gemini, where the name of the URL field selects the transport.
     pub(crate) fn for_gemini(&self) -> Value {
         self.map(|server| match server {
-            McpServer::Remote { url, headers, transport: Transport::Http } => {
+            McpServer::Remote { url, headers, transport: McpTransport::Http } => {
                 json!({ "httpUrl": url, "headers": headers })
             }
-            McpServer::Remote { url, headers, transport: Transport::Sse } => json!({ "url": url, "headers": headers }),
-            McpServer::Local { .. } => server.standard(),
+            McpServer::Remote { url, headers, transport: McpTransport::Sse } => {
+                json!({ "url": url, "headers": headers })
+            }
+            McpServer::Local { .. } => server.to_standard(),
         })
     }
 
-    /// `mcp`, as `OpenCode` writes it.
+    /// Returns the value of `mcp` for `OpenCode`.
     pub(crate) fn for_opencode(&self) -> Value {
         self.map(|server| match server {
             McpServer::Local { command, args, env } => {
-                json!({ "type": "local", "command": command.with(args), "environment": env, "enabled": true })
+                json!({ "type": "local", "command": command.with_arguments(args), "environment": env, "enabled": true })
             }
             McpServer::Remote { url, headers, .. } => {
                 json!({ "type": "remote", "url": url, "headers": headers, "enabled": true })
@@ -161,10 +163,10 @@ impl McpServers {
 }
 
 impl McpServer {
-    fn standard(&self) -> Value {
+    fn to_standard(&self) -> Value {
         match self {
             Self::Local { command, args, env } => {
-                let words = command.with(args);
+                let words = command.with_arguments(args);
                 json!({ "command": words.first(), "args": words.get(1..).unwrap_or_default(), "env": env })
             }
             Self::Remote { url, headers, transport } => json!({ "type": transport, "url": url, "headers": headers }),
@@ -172,7 +174,7 @@ impl McpServer {
     }
 }
 
-/// A value as TOML writes it on one line. Texts are escaped alike in both, but for one character.
+/// Formats a value as TOML on one line. TOML escapes one more character than JSON.
 fn toml(value: &Value) -> String {
     let quoted = |text: &str| Value::from(text).to_string().replace('\u{7f}', "\\u007F");
     match value {
@@ -187,9 +189,9 @@ fn toml(value: &Value) -> String {
     }
 }
 
-impl Words {
-    /// All words: the command's own, and its arguments.
-    fn with(&self, args: &[String]) -> Vec<String> {
+impl McpCommand {
+    /// Returns the command followed by `args`.
+    fn with_arguments(&self, args: &[String]) -> Vec<String> {
         let own = match self {
             Self::One(program) => std::slice::from_ref(program),
             Self::Many(words) => words,
@@ -213,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn every_agent_is_told_in_its_own_words() {
-        insta::assert_snapshot!(both().standard().unwrap(), @r#"{"mcpServers":{"here":{"args":["x.py","\"q\""],"command":"python3","env":{"A":"1"}},"there":{"headers":{"X":"y"},"type":"http","url":"https://mcp.example.com"}}}"#);
+    fn servers_are_formatted_for_each_agent() {
+        insta::assert_snapshot!(both().to_standard().unwrap(), @r#"{"mcpServers":{"here":{"args":["x.py","\"q\""],"command":"python3","env":{"A":"1"}},"there":{"headers":{"X":"y"},"type":"http","url":"https://mcp.example.com"}}}"#);
         insta::assert_snapshot!(both().for_opencode().to_string(), @r#"{"here":{"command":["python3","x.py","\"q\""],"enabled":true,"environment":{"A":"1"},"type":"local"},"there":{"enabled":true,"headers":{"X":"y"},"type":"remote","url":"https://mcp.example.com"}}"#);
     }
 
     #[test]
-    fn codex_is_told_in_toml_and_refuses_what_it_cannot_reach() {
+    fn codex_gets_toml_and_rejects_unsupported_transports() {
         insta::assert_snapshot!(both().for_codex("codex").unwrap().join("\n"), @r#"
         mcp_servers.here={ "args" = ["x.py", "\"q\""], "command" = "python3", "env" = { "A" = "1" } }
         mcp_servers.there={ "http_headers" = { "X" = "y" }, "url" = "https://mcp.example.com" }
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_would_keep_is_refused() {
+    fn invalid_servers_are_rejected() {
         assert!(matches!(servers(&json!({"a b": {"type": "local", "command": "x"}})), Err(McpError::Name(_))));
         assert!(matches!(servers(&json!({"a": {"type": "local", "command": []}})), Err(McpError::NoCommand(_))));
         for odd in [

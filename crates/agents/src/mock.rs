@@ -1,7 +1,7 @@
-//! The mock agent: how to start it, and what its lines mean.
+//! The mock agent: its launch plan and its protocol.
 //!
-//! It is a real process in the real sandbox, and the master of every sequence: what its events look
-//! like is what every other agent's must look like. Its process is the crate `mock`.
+//! The mock is a real process in the real sandbox. Its event sequences are the reference for all other agents. The
+//! crate `mock` contains the process.
 
 mod line;
 
@@ -24,10 +24,10 @@ pub use line::{AgentLine, HostLine, LineItem};
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
-/// Where the mock's program is inside the sandbox.
+/// Path of the mock's program inside the sandbox.
 const PROGRAM: &str = "/run/viv/bin/viv";
-/// The `type`s of [`AgentLine`]: one of these in another shape is damage, not news.
-const KNOWN: &[&str] = &[
+/// The types of [`AgentLine`]. A line of a known type with another form is unparsed, not unknown.
+const LINE_TYPES: &[&str] = &[
     "ready",
     "item_started",
     "item_delta",
@@ -58,7 +58,7 @@ impl Agent for MockAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let mode = PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let mut argv: Vec<String> =
             [PROGRAM, "__agent", "mock", "--mode", mode.as_str()].into_iter().map(str::to_owned).collect();
         if let Some(session) = &context.native_session_id {
@@ -76,11 +76,11 @@ impl Agent for MockAgent {
             files: Vec::new(),
             mounts,
             workdir: WORKSPACE.to_owned(),
-            memory: SavedHome::of(&[]),
+            saved_home: SavedHome::of(&[]),
         })
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         Box::new(MockDialogue { transcript: Transcript::new(context.epoch), ..MockDialogue::default() })
     }
 }
@@ -98,85 +98,87 @@ impl Dialogue for MockDialogue {
         Vec::new()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
         self.transcript.send(&HostLine::Prompt { text: prompt.text.clone(), attachments: prompt.attachments.clone() });
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
-        if let Some(value) = self.transcript.read(line) {
-            self.object(value, line);
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
+        if let Some(value) = self.transcript.parse_line(line) {
+            self.handle_message(value, line);
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
-        if self.transcript.permission_answered(id)
+    fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
+        if self.transcript.take_permission(id)
             && let Some(id) = self.permissions.remove(id)
         {
             self.transcript.send(&HostLine::PermissionReply { id, reply });
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
-        if self.transcript.question_answered(id)
+    fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
+        if self.transcript.take_question(id)
             && let Some(id) = self.questions.remove(id)
         {
             self.transcript.send(&HostLine::QuestionReply { id, answers: answers.map(<[_]>::to_vec) });
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
     fn interrupt(&mut self) -> Vec<DialogueOutput> {
         self.transcript.send(&HostLine::Interrupt);
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 }
 
 impl MockDialogue {
-    fn object(&mut self, value: Value, line: &[u8]) {
+    fn handle_message(&mut self, value: Value, line: &[u8]) {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
-        if !KNOWN.contains(&kind) {
-            return self.transcript.unknown(value);
+        if !LINE_TYPES.contains(&kind) {
+            return self.transcript.record_unknown(value);
         }
         match serde_json::from_value::<AgentLine>(value) {
-            Ok(known) => self.known(known),
-            Err(error) => self.transcript.unparsed(line, error.to_string()),
+            Ok(known) => self.handle_line(known),
+            Err(error) => self.transcript.record_unparsed(line, error.to_string()),
         }
     }
 
-    fn known(&mut self, line: AgentLine) {
+    fn handle_line(&mut self, line: AgentLine) {
         match line {
-            AgentLine::Ready { session, .. } => self.transcript.native_session(&session),
+            AgentLine::Ready { session, .. } => self.transcript.set_native_session(&session),
             AgentLine::ItemStarted { item } => {
                 let item = self.item(item);
-                self.transcript.event(EventBody::ItemStarted(ItemEvent { item }));
+                self.transcript.push_event(EventBody::ItemStarted(ItemEvent { item }));
             }
             AgentLine::ItemDelta { id, delta } => {
                 let body = ItemDelta { item_id: self.item_id(&id), native_item_id: Some(id), delta };
-                self.transcript.event(EventBody::ItemDelta(body));
+                self.transcript.push_event(EventBody::ItemDelta(body));
             }
             AgentLine::ItemCompleted { item } => {
                 let item = self.item(item);
-                self.transcript.event(EventBody::ItemCompleted(ItemEvent { item }));
+                self.transcript.push_event(EventBody::ItemCompleted(ItemEvent { item }));
             }
             AgentLine::PermissionRequested { id, action, metadata } => {
-                let permission = self.transcript.permission(&action, metadata);
+                let permission = self.transcript.request_permission(&action, &metadata);
                 self.permissions.insert(permission, id);
             }
             AgentLine::PermissionWithdrawn { id } => self.withdraw_permission(&id),
             AgentLine::QuestionRequested { id, prompt, options, questions } => {
                 let question = if questions.is_empty() {
-                    self.transcript.question(&prompt, options, None)
+                    self.transcript.request_question(&prompt, options, None)
                 } else {
                     questions::ask(&mut self.transcript, &questions)
                 };
                 self.questions.insert(question, id);
             }
             AgentLine::QuestionWithdrawn { id } => self.withdraw_question(&id),
-            AgentLine::Error { message, code, details } => self.transcript.error(message, code.as_deref(), details),
-            AgentLine::TurnEnded { outcome } => self.transcript.turn_ended(outcome),
+            AgentLine::Error { message, code, details } => {
+                self.transcript.push_error(message, code.as_deref(), details);
+            }
+            AgentLine::TurnEnded { outcome } => self.transcript.end_turn(outcome),
         }
     }
 

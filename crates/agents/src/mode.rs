@@ -1,26 +1,26 @@
-//! How much an agent may do before it asks.
+//! Permission modes: what an agent may do without asking.
 
 use crate::{AgentError, LaunchContext};
 
-/// What an agent is told when it would change something before its plan was approved.
-pub(crate) const NOT_WHILE_PLANNING: &str = "nothing is changed in plan mode";
+/// The answer to an agent that wants to change something in plan mode.
+pub(crate) const NOT_WHILE_PLANNING: &str = "changes are not allowed in plan mode";
 
 /// The permission modes of the session API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PermissionMode {
-    /// Asks before it acts.
+    /// Asks before each action.
     #[default]
     Default,
-    /// Looks and plans, changes nothing.
+    /// Reads and plans, and changes nothing.
     Plan,
-    /// Edits files without asking, asks for the rest.
+    /// Edits files without asking, and asks for everything else.
     AcceptEdits,
     /// Never asks.
     Bypass,
 }
 
 impl PermissionMode {
-    /// As it stands in the API.
+    /// Returns the name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -30,21 +30,21 @@ impl PermissionMode {
         }
     }
 
-    /// Reads a mode as it stands in the API.
+    /// Parses the name in the API.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Default, Self::Plan, Self::AcceptEdits, Self::Bypass].into_iter().find(|mode| mode.as_str() == text)
     }
 
-    /// The mode of a session that was let through.
+    /// Returns the mode of a session whose mode was checked before.
     pub(crate) fn of(context: &LaunchContext) -> Self {
         context.permission_mode.as_deref().and_then(Self::parse).unwrap_or_default()
     }
 
-    /// The mode asked for, if `agent` can keep it; none asked for means the first that it keeps.
-    pub(crate) fn choose(asked: Option<&str>, agent: &'static str, keeps: &[Self]) -> Result<Self, AgentError> {
-        let Some(asked) = asked else { return Ok(keeps.first().copied().unwrap_or_default()) };
-        Self::parse(asked)
-            .filter(|mode| keeps.contains(mode))
-            .ok_or_else(|| AgentError::ModeNotSupported { agent, mode: asked.to_owned() })
+    /// Returns the requested mode, or the first of `supported`. Fails if the agent does not support it.
+    pub(crate) fn select(requested: Option<&str>, agent: &'static str, supported: &[Self]) -> Result<Self, AgentError> {
+        let Some(requested) = requested else { return Ok(supported.first().copied().unwrap_or_default()) };
+        Self::parse(requested)
+            .filter(|mode| supported.contains(mode))
+            .ok_or_else(|| AgentError::ModeNotSupported { agent, mode: requested.to_owned() })
     }
 }

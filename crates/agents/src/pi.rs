@@ -1,6 +1,6 @@
-//! pi, in its RPC mode: commands in, events out, each a JSON object a line.
+//! pi in its RPC mode: commands on stdin, events on stdout, one JSON object per line.
 //!
-//! It has no permissions at all: it runs in the mode `bypass` or not at all.
+//! pi has no permissions and therefore supports only the mode `bypass`.
 
 mod event;
 
@@ -8,7 +8,7 @@ use base::HOME;
 use protocol::{PermissionId, PermissionReply, QuestionId};
 use serde_json::{Value, json};
 
-use crate::known::PI;
+use crate::known_fields::PI;
 use crate::launch::environment;
 use crate::transcript::Transcript;
 use crate::{
@@ -24,9 +24,9 @@ const PACKAGE: NpmPackage = NpmPackage {
     needs_node: true,
 };
 
-/// The variable that holds the session's token; its settings name it.
+/// The variable with the session token, named in pi's settings.
 const TOKEN: &str = "VIV_SESSION_TOKEN";
-/// The model it asks for when nobody chose one: it cannot do without a name.
+/// The default model. pi requires a name.
 const DEFAULT_MODEL: &str = "default";
 
 /// The agent `pi`.
@@ -47,7 +47,7 @@ impl Agent for PiAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        PermissionMode::choose(context.permission_mode.as_deref(), self.id(), &[PermissionMode::Bypass])?;
+        PermissionMode::select(context.permission_mode.as_deref(), self.id(), &[PermissionMode::Bypass])?;
         let model = context.model.as_deref().unwrap_or(DEFAULT_MODEL);
         let mut arguments = vec!["--mode", "rpc", "--provider", "viv", "--model", model];
         if let Some(session) = &context.native_session_id {
@@ -66,7 +66,7 @@ impl Agent for PiAgent {
         Ok(LaunchPlan { files, ..plan })
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         Box::new(PiDialogue { transcript: Transcript::new(context.epoch), ..PiDialogue::default() })
     }
 }
@@ -79,7 +79,7 @@ fn models(context: &LaunchContext, model: &str) -> String {
         "input": ["text", "image"],
         "contextWindow": 200_000,
         "maxTokens": 8192,
-        // What a call costs is the gateway's to say.
+        // The gateway computes costs.
         "cost": { "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0 },
     });
     let provider = json!({
@@ -95,14 +95,14 @@ fn models(context: &LaunchContext, model: &str) -> String {
 struct PiDialogue {
     transcript: Transcript,
     commands: u64,
-    /// The run ended with an error: a retry may follow, which an answer to this command would come after.
-    probe: Option<String>,
-    /// What went wrong last; told when no retry mends it.
+    /// Id of a command sent after an error. Its response means that no retry follows.
+    retry_probe: Option<String>,
+    /// The last error, reported if no retry succeeds.
     error: Option<String>,
 }
 
 impl PiDialogue {
-    /// Sends a command and returns the id its response will carry.
+    /// Sends a command and returns the id of its response.
     fn command(&mut self, kind: &str, mut command: Value) -> String {
         self.commands += 1;
         let id = self.commands.to_string();
@@ -115,41 +115,41 @@ impl PiDialogue {
 
 impl Dialogue for PiDialogue {
     fn open(&mut self) -> Vec<DialogueOutput> {
-        // Its answer names the session.
+        // The response contains the session id.
         self.command("get_state", json!({}));
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
-    fn prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
+    fn send_prompt(&mut self, prompt: &Prompt) -> Vec<DialogueOutput> {
         self.error = None;
         let mut command = json!({ "message": prompt.with_attachments_named() });
-        if !prompt.pictures.is_empty() {
+        if !prompt.images.is_empty() {
             let image =
                 |picture: &PromptImage| json!({ "type": "image", "data": picture.data, "mimeType": picture.mime });
-            command["images"] = prompt.pictures.iter().map(image).collect();
+            command["images"] = prompt.images.iter().map(image).collect();
         }
         self.command("prompt", command);
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
-    fn line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
-        if let Some(value) = self.transcript.read(line) {
-            self.transcript.keep_strays(&PI, value["type"].as_str().unwrap_or_default(), &value, &value);
-            self.object(value);
+    fn read_line(&mut self, line: &[u8]) -> Vec<DialogueOutput> {
+        if let Some(value) = self.transcript.parse_line(line) {
+            self.transcript.record_unknown_fields(&PI, value["type"].as_str().unwrap_or_default(), &value, &value);
+            self.handle_message(value);
         }
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 
-    fn permission(&mut self, _: &PermissionId, _: PermissionReply) -> Vec<DialogueOutput> {
+    fn answer_permission(&mut self, _: &PermissionId, _: PermissionReply) -> Vec<DialogueOutput> {
         Vec::new()
     }
 
-    fn question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
+    fn answer_question(&mut self, _: &QuestionId, _: Option<&[Vec<String>]>) -> Vec<DialogueOutput> {
         Vec::new()
     }
 
     fn interrupt(&mut self) -> Vec<DialogueOutput> {
         self.command("abort", json!({}));
-        self.transcript.take()
+        self.transcript.take_outputs()
     }
 }

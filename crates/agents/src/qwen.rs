@@ -1,9 +1,9 @@
-//! Qwen Code: Claude Code's control protocol, with models in `OpenAI`'s shape.
+//! Qwen Code: the control protocol of Claude Code, with models over the `OpenAI` API.
 
 use base::HOME;
 use serde_json::{Value, json};
 
-use crate::control::{ControlDialogue, Flavor};
+use crate::control::{ControlDialogue, ControlVariant};
 use crate::launch::environment;
 use crate::{
     Agent, AgentError, Dialogue, LaunchContext, LaunchPlan, NpmPackage, PermissionMode, PlacedFile, Prompt, SavedHome,
@@ -17,7 +17,7 @@ const PACKAGE: NpmPackage = NpmPackage {
     needs_node: true,
 };
 
-/// The model it asks for when nobody chose one: without a name it does not know whom to ask.
+/// The default model. Qwen requires a name.
 const DEFAULT_MODEL: &str = "qwen3-coder-plus";
 
 const MODES: &[PermissionMode] =
@@ -45,19 +45,19 @@ impl Agent for QwenAgent {
     }
 
     fn plan(&self, context: &LaunchContext) -> Result<LaunchPlan, AgentError> {
-        let mode = PermissionMode::choose(context.permission_mode.as_deref(), self.id(), MODES)?;
+        let mode = PermissionMode::select(context.permission_mode.as_deref(), self.id(), MODES)?;
         let mut arguments = vec!["--input-format", "stream-json", "-o", "stream-json"];
         arguments.extend(["--include-partial-messages", "--approval-mode", native_mode(mode)]);
         if let Some(session) = &context.native_session_id {
             arguments.extend(["--resume", session]);
         }
-        let servers = context.mcp.standard();
+        let servers = context.mcp.to_standard();
         arguments.extend(servers.iter().flat_map(|servers| ["--mcp-config", servers]));
         let env = environment(&[
             ("OPENAI_BASE_URL", Some(&format!("{}/v1", context.gateway_url))),
             ("OPENAI_API_KEY", Some(&context.token)),
             ("OPENAI_MODEL", context.model.as_deref().or(Some(DEFAULT_MODEL))),
-            // Settings of the workspace would come before those of its home.
+            // An environment variable, because workspace settings take precedence over settings of the home.
             ("QWEN_USAGE_STATISTICS_ENABLED", Some("false")),
         ]);
         let path = format!("{HOME}/.qwen/settings.json");
@@ -66,27 +66,27 @@ impl Agent for QwenAgent {
         Ok(LaunchPlan { files, ..plan })
     }
 
-    fn native(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
+    fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         Box::new(ControlDialogue::new(
             context,
-            Flavor { error_prefix: Some("[API Error: "), prompt, answer_key: |_, place| place.to_string() },
+            ControlVariant { error_prefix: Some("[API Error: "), prompt, answer_key: |_, place| place.to_string() },
         ))
     }
 }
 
-/// With `--bare` it would have no settings, and four tools of all it has: no questions, no skills, no new files.
+/// Settings are used instead of `--bare`, which leaves only four tools and no questions, skills or new files.
 fn settings() -> Value {
     json!({
         "general": { "enableAutoUpdate": false },
-        // Else its model has no way to tell a plan.
+        // Required so that the model can report a plan.
         "tools": { "todoWrite": { "enabled": true } },
-        // Else every turn asks the model a second time, to remember things.
+        // Otherwise every turn makes a second model call for memory.
         "memory": { "enableManagedAutoMemory": false, "enableManagedAutoDream": false },
     })
 }
 
 fn prompt(prompt: &Prompt, session: Option<&str>) -> Value {
-    // It takes words alone: what is no text it would show its model as JSON.
+    // Qwen accepts only text; other content would be shown to the model as JSON.
     let text = prompt.with_attachments_named();
     let message = json!({ "role": "user", "content": text });
     // It wants a session here and does not mind which one.

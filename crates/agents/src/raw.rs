@@ -1,18 +1,18 @@
-//! What an agent printed, kept within bounds.
+//! Raw output of an agent, limited in size.
 //!
-//! A line that we cannot read is evidence: it is kept whole while it is small, and as its hash and its
-//! first bytes when it is not, so that no agent can fill the journal with one line.
+//! A line that cannot be parsed is recorded as evidence. A small line is kept completely; of a large line only the
+//! digest and the first bytes are kept, so that no agent can fill the journal.
 
 use base::Digest;
 use protocol::{AgentUnparsed, EventBody, EventDraft};
 use serde_json::{Value, json};
 
-/// Bytes of an unreadable line that are kept whole.
+/// Largest line that is kept completely.
 const KEPT_WHOLE: usize = 64 * 1024;
-/// Bytes that are kept of a longer one.
+/// Bytes that are kept of a larger line.
 const KEPT_HEAD: usize = 4 * 1024;
 
-/// `agent.unparsed` for a line of stdout.
+/// Returns `agent.unparsed` for a line of stdout.
 pub(crate) fn unparsed(line: &[u8], error: impl Into<String>) -> EventDraft {
     let body = AgentUnparsed {
         error: error.into(),
@@ -22,7 +22,7 @@ pub(crate) fn unparsed(line: &[u8], error: impl Into<String>) -> EventDraft {
     EventDraft::agent(EventBody::AgentUnparsed(body)).with_raw(bounded_bytes(line))
 }
 
-/// `value` itself, or its hash and beginning when it is too large to keep.
+/// Returns `value`, or its digest and first bytes if it is too large.
 pub(crate) fn bounded(value: Value) -> Value {
     let text = value.to_string();
     if text.len() <= KEPT_WHOLE { value } else { head(text.as_bytes()) }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_line_is_kept_whole_and_a_huge_one_is_not() {
+    fn small_line_is_kept_completely_and_huge_line_is_not() {
         assert_eq!(unparsed(b"hm", "odd").raw, Some(json!("hm")));
         let huge = vec![0xff; 10 * 1024 * 1024];
         let draft = unparsed(&huge, "odd");

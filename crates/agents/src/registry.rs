@@ -1,33 +1,33 @@
-//! The agents there are: one row each.
+//! The list of supported agents.
 
 use crate::{Agent, ClaudeAgent, CodexAgent, CopilotAgent, GeminiAgent, MockAgent, OpencodeAgent, PiAgent, QwenAgent};
 
-/// Every agent that can be started.
+/// All supported agents, in display order.
 static AGENTS: &[&dyn Agent] =
     &[&MockAgent, &ClaudeAgent, &CodexAgent, &GeminiAgent, &OpencodeAgent, &CopilotAgent, &QwenAgent, &PiAgent];
 
-/// Agents that people ask for and that cannot be run like the others.
+/// Known agents that cannot be supported.
 pub static UNSUPPORTED: &[UnsupportedAgent] = &[UnsupportedAgent {
     id: "amp",
     reason: "its loop and its models run on its vendor's server; what is installed only executes tools, \
              so neither gateway nor budget would see a call",
 }];
 
-/// An agent that we know and do not run.
+/// A known agent that cannot be supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnsupportedAgent {
     /// Its name.
     pub id: &'static str,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub reason: &'static str,
 }
 
-/// Every agent that can be started, in the order they are shown.
+/// Returns all supported agents, in display order.
 pub fn all() -> impl Iterator<Item = &'static dyn Agent> {
     AGENTS.iter().copied()
 }
 
-/// The agent of that name.
+/// Returns the agent with this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Agent> {
     all().find(|agent| agent.id() == name)
 }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_and_unique() {
+    fn agent_names_are_unique_and_found() {
         for agent in all() {
             assert_eq!(all().filter(|other| other.id() == agent.id()).count(), 1);
             assert!(by_name(agent.id()).is_some());

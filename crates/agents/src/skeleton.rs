@@ -1,8 +1,7 @@
-//! The shape of a conversation, without its words.
+//! An outline of a conversation without its texts.
 //!
-//! Two agents that did the same thing have the same skeleton: ids are counted in order of appearance,
-//! texts, times and provider data are left out, whether an event was made up too, and neighbouring
-//! deltas of one item are one.
+//! Agents that did the same have the same skeleton. Ids are numbered in order of appearance. Texts, times, provider
+//! data and the `synthetic` mark are left out, and successive deltas of an item become one line.
 
 use std::collections::HashMap;
 
@@ -11,9 +10,9 @@ use serde_json::Value;
 
 use crate::DialogueOutput;
 
-/// One line an output, in order; what goes to the agent is left out.
+/// Returns one line for each output, without the lines that are sent to the agent.
 pub fn skeleton<'a>(outputs: impl IntoIterator<Item = &'a DialogueOutput>) -> Vec<String> {
-    let mut ids = Ids::default();
+    let mut ids = IdNumbers::default();
     let mut lines: Vec<String> = Vec::new();
     for output in outputs {
         let line = match output {
@@ -28,11 +27,11 @@ pub fn skeleton<'a>(outputs: impl IntoIterator<Item = &'a DialogueOutput>) -> Ve
     lines
 }
 
-/// Ids by the order in which they were first seen.
+/// Ids, numbered in the order of their first appearance.
 #[derive(Default)]
-struct Ids(HashMap<String, usize>);
+struct IdNumbers(HashMap<String, usize>);
 
-impl Ids {
+impl IdNumbers {
     fn number(&mut self, id: &str) -> usize {
         let next = self.0.len() + 1;
         *self.0.entry(id.to_owned()).or_insert(next)
@@ -43,13 +42,13 @@ impl Ids {
             EventBody::ItemStarted(event) => format!("item.started {}", self.item(&event.item)),
             EventBody::ItemCompleted(event) => format!("item.completed {}", self.item(&event.item)),
             EventBody::ItemDelta(delta) => format!("item.delta #{}", self.number(delta.item_id.as_str())),
-            EventBody::PermissionRequested(asked) | EventBody::PermissionResolved(asked) => {
-                let number = self.number(asked.permission_id.as_str());
-                format!("{} #{number} {}", kind(draft), word(&asked.status))
+            EventBody::PermissionRequested(request) | EventBody::PermissionResolved(request) => {
+                let number = self.number(request.permission_id.as_str());
+                format!("{} #{number} {}", kind(draft), word(&request.status))
             }
-            EventBody::QuestionRequested(asked) | EventBody::QuestionResolved(asked) => {
-                let number = self.number(asked.question_id.as_str());
-                format!("{} #{number} {} of {} options", kind(draft), word(&asked.status), asked.options.len())
+            EventBody::QuestionRequested(request) | EventBody::QuestionResolved(request) => {
+                let number = self.number(request.question_id.as_str());
+                format!("{} #{number} {} of {} options", kind(draft), word(&request.status), request.options.len())
             }
             _ => kind(draft),
         }
@@ -71,7 +70,7 @@ fn kind(draft: &EventDraft) -> String {
     }
 }
 
-/// An enum's name on the wire.
+/// Returns the name of an enum variant on the wire.
 fn word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,

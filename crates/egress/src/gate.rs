@@ -118,7 +118,7 @@ impl Gate {
 
     /// Whether a tunnel in which TLS is opened may stand. Each request in it is decided on by itself.
     pub(crate) fn decide_opening(&self, question: &Question) -> Result<(Endpoint, RuleRef), Refusal> {
-        let decision = self.policy.current().decide_opening(&question.host, question.port);
+        let decision = self.policy.current().decide_intercepted_host(&question.host, question.port);
         if !decision.is_allowed() {
             return Err(Refusal::of(decision));
         }

@@ -102,7 +102,7 @@ impl Desk {
             Err(answer) => return Some(answer.bytes(message, None)),
         };
         let policy = self.gate.policy.current();
-        if policy.name_service() == DnsMode::None {
+        if policy.dns_mode() == DnsMode::None {
             return Some(Answer::Refused.bytes(message, Some(&question)));
         }
         let decision = policy.decide_name(&question.name);

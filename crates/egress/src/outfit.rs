@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc};
 
-use policy::{EffectivePolicy, Injection};
+use policy::{EffectivePolicy, HeaderInjection};
 use secret::Secret;
 
 use crate::{
@@ -76,7 +76,7 @@ impl ProxyCredentials {
     }
 
     /// The value of a header, and the credential in it; none: the session was not given that.
-    pub(crate) fn value(&self, injection: &Injection) -> Option<(Vec<u8>, &Secret)> {
+    pub(crate) fn value(&self, injection: &HeaderInjection) -> Option<(Vec<u8>, &Secret)> {
         let secret = &self.credentials.get(&injection.credential)?.secret;
         Some(([&injection.before, secret.expose(), &injection.after].concat().into_bytes(), secret))
     }

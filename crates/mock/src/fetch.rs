@@ -1,4 +1,4 @@
-//! Reaching for the network, for real: in a sandbox this must fail.
+//! A real network request, which must fail in a sandbox without network.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -6,36 +6,36 @@ use std::time::Duration;
 
 use ureq::http::Uri;
 
-use crate::tool::Outcome;
+use crate::tool::CallResult;
 
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of an answer that are kept.
-const KEPT: u64 = 64 * 1024;
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of a response that are kept.
+const MAX_BYTES: u64 = 64 * 1024;
 
-/// Gets `url`: directly, and where that fails through `proxy`. `https` is only dialled: the mock speaks no TLS.
-pub(crate) fn get(url: &str, proxy: Option<&str>) -> Outcome {
-    let Ok(uri) = url.parse::<Uri>() else { return Outcome::failed(format!("`{url}` is no URL")) };
-    let Some(host) = uri.host() else { return Outcome::failed(format!("`{url}` names no host")) };
+/// Fetches `url` directly, or through `proxy` if that fails. For `https` it only connects, because the mock has no TLS.
+pub(crate) fn get(url: &str, proxy: Option<&str>) -> CallResult {
+    let Ok(uri) = url.parse::<Uri>() else { return CallResult::failed(format!("invalid URL `{url}`")) };
+    let Some(host) = uri.host() else { return CallResult::failed(format!("URL `{url}` has no host")) };
     let encrypted = uri.scheme_str() == Some("https");
     let port = uri.port_u16().unwrap_or(if encrypted { 443 } else { 80 });
     if let Err(error) = dial(host, port) {
         return match proxy {
-            Some(proxy) => through(proxy, &uri, host, port),
-            None => Outcome::failed(format!("connection to {host}:{port} failed: {error}")),
+            Some(proxy) => get_through_proxy(proxy, &uri, host, port),
+            None => CallResult::failed(format!("connection to {host}:{port} failed: {error}")),
         };
     }
     if encrypted {
-        return Outcome::done(format!("connected to {host}:{port}"));
+        return CallResult::done(format!("connected to {host}:{port}"));
     }
-    read(url).map_or_else(|error| Outcome::failed(format!("cannot read {url}: {error}")), Outcome::done)
+    read(url).map_or_else(|error| CallResult::failed(format!("cannot read {url}: {error}")), CallResult::done)
 }
 
 fn dial(host: &str, port: u16) -> std::io::Result<()> {
-    // An IPv6 literal stands in brackets in a URL, not in an address.
+    // An IPv6 address has brackets in a URL, but not in a socket address.
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let mut last = std::io::Error::other("the name has no address");
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
+        match TcpStream::connect_timeout(&address, TIMEOUT) {
             Ok(_) => return Ok(()),
             Err(error) => last = error,
         }
@@ -43,35 +43,35 @@ fn dial(host: &str, port: u16) -> std::io::Result<()> {
     Err(last)
 }
 
-/// Asks the proxy for it; what it refuses, it refuses with a reason.
-fn through(proxy: &str, uri: &Uri, host: &str, port: u16) -> Outcome {
-    let asked = if uri.scheme_str() == Some("https") {
+/// Sends the request through the proxy. A refusal has a reason in its body.
+fn get_through_proxy(proxy: &str, uri: &Uri, host: &str, port: u16) -> CallResult {
+    let request = if uri.scheme_str() == Some("https") {
         format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n")
     } else {
         format!("GET {uri} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
     };
-    match ask_proxy(proxy, &asked) {
+    match ask_proxy(proxy, &request) {
         Ok(answer) => {
             let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
             let accepted = head.split(' ').nth(1).is_some_and(|status| status.starts_with('2'));
-            if accepted { Outcome::done(body.to_owned()) } else { Outcome::failed(body.trim().to_owned()) }
+            if accepted { CallResult::done(body.to_owned()) } else { CallResult::failed(body.trim().to_owned()) }
         }
-        Err(error) => Outcome::failed(format!("connection to {host}:{port} failed: {error}")),
+        Err(error) => CallResult::failed(format!("connection to {host}:{port} failed: {error}")),
     }
 }
 
 fn ask_proxy(proxy: &str, request: &str) -> std::io::Result<String> {
     let address = proxy.trim_start_matches("http://").trim_end_matches('/');
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
-    stream.take(KEPT).read_to_end(&mut answer)?;
+    stream.take(MAX_BYTES).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 fn read(url: &str) -> Result<String, ureq::Error> {
-    let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).proxy(None).build();
+    let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).proxy(None).build();
     let mut response = ureq::Agent::new_with_config(config).get(url).call()?;
-    response.body_mut().with_config().limit(KEPT).lossy_utf8(true).read_to_string()
+    response.body_mut().with_config().limit(MAX_BYTES).lossy_utf8(true).read_to_string()
 }

@@ -1,4 +1,4 @@
-//! The file tools: they write for real and tell it as a unified diff.
+//! File tools. They change real files and report a unified diff.
 
 use std::path::{Component, Path};
 use std::{fs, io};
@@ -6,50 +6,52 @@ use std::{fs, io};
 use protocol::{ContentPart, FileAction};
 use similar::TextDiff;
 
-use crate::tool::Outcome;
+use crate::tool::CallResult;
 
-/// Writes a whole file, its directories included.
-pub(crate) fn write(workspace: &Path, path: &str, content: &str) -> Outcome {
+/// Writes a whole file, and creates its directories.
+pub(crate) fn write(workspace: &Path, path: &str, content: &str) -> CallResult {
     let target = workspace.join(path);
     let before = match fs::read(&target) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Outcome::failed(format!("cannot read `{path}`: {error}")),
+        Err(error) => return CallResult::failed(format!("cannot read `{path}`: {error}")),
     };
-    store(&target, path, &before, content, FileAction::Write)
+    write_with_diff(&target, path, &before, content, FileAction::Write)
 }
 
-/// Replaces `old` by `new` where it stands exactly once.
-pub(crate) fn edit(workspace: &Path, path: &str, old: &str, new: &str) -> Outcome {
+/// Replaces `old` by `new` if `old` occurs exactly once.
+pub(crate) fn edit(workspace: &Path, path: &str, old: &str, new: &str) -> CallResult {
     let target = workspace.join(path);
     let before = match fs::read_to_string(&target) {
         Ok(text) => text,
-        Err(error) => return Outcome::failed(format!("cannot read `{path}`: {error}")),
+        Err(error) => return CallResult::failed(format!("cannot read `{path}`: {error}")),
     };
     match before.matches(old).count() {
-        1 if !old.is_empty() => store(&target, path, &before, &before.replacen(old, new, 1), FileAction::Patch),
-        count => Outcome::failed(format!("the text to replace stands {count} times in `{path}`, not once")),
+        1 if !old.is_empty() => {
+            write_with_diff(&target, path, &before, &before.replacen(old, new, 1), FileAction::Patch)
+        }
+        count => CallResult::failed(format!("the text to replace occurs {count} times in `{path}`, expected 1")),
     }
 }
 
-/// Whether `path` is plainly below the workspace: no way up, and no other root.
+/// Returns whether `path` is below the workspace and contains no `..`.
 pub(crate) fn is_inside(workspace: &Path, path: &str) -> bool {
     let path = Path::new(path);
     let below = path.strip_prefix(workspace).or_else(|_| path.strip_prefix("/workspace")).unwrap_or(path);
     below.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-fn store(target: &Path, path: &str, before: &str, after: &str, action: FileAction) -> Outcome {
+fn write_with_diff(target: &Path, path: &str, before: &str, after: &str, action: FileAction) -> CallResult {
     let made = target.parent().map_or(Ok(()), fs::create_dir_all);
     if let Err(error) = made.and_then(|()| fs::write(target, after)) {
-        return Outcome::failed(format!("cannot write `{path}`: {error}"));
+        return CallResult::failed(format!("cannot write `{path}`: {error}"));
     }
     let diff = TextDiff::from_lines(before, after)
         .unified_diff()
         .header(&format!("a/{path}"), &format!("b/{path}"))
         .to_string();
     let part = ContentPart::FileRef { path: path.to_owned(), action, diff: Some(diff) };
-    Outcome { output: format!("wrote {} bytes to {path}", after.len()), failed: false, parts: vec![part] }
+    CallResult { output: format!("wrote {} bytes to {path}", after.len()), failed: false, parts: vec![part] }
 }
 
 #[cfg(test)]
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_written_edited_and_told_as_a_diff() {
+    fn written_and_edited_file_has_a_diff() {
         let folder = tempfile::tempdir().unwrap();
         assert!(!write(folder.path(), "deep/a.txt", "one\ntwo\n").failed);
         let outcome = edit(folder.path(), "deep/a.txt", "two", "three");
@@ -67,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_is_what_cannot_lead_out() {
+    fn paths_outside_the_workspace_are_recognised() {
         for (path, inside) in [
             ("a/b", true),
             ("./a", true),
@@ -81,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_that_is_not_clear_changes_nothing() {
+    fn ambiguous_edit_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a", "x x");
         for (path, old) in [("a", "x"), ("a", "y"), ("a", ""), ("b", "x")] {

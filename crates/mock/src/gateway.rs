@@ -1,4 +1,4 @@
-//! Asking the model, in a thread of its own.
+//! Model calls, each in its own thread.
 
 use std::io::BufReader;
 use std::sync::mpsc::Sender;
@@ -7,29 +7,29 @@ use std::{io, thread};
 
 use serde_json::{Value, json};
 
-use crate::inbox::Arrival;
+use crate::inbox::InboxMessage;
 use crate::{MockSettings, sse};
 
 /// Bytes of an error body that are shown.
 const ERROR_BODY: u64 = 2048;
 
-/// Part of a model's answer.
+/// Part of a model response.
 #[derive(Debug)]
 pub(crate) enum ModelEvent {
     /// One event of the stream.
     Frame(Value),
-    /// There will be no answer.
+    /// The call failed.
     Failed {
-        /// What went wrong.
+        /// The error message.
         message: String,
-        /// What the gateway answered, when it did.
+        /// The HTTP status, if there was a response.
         status: Option<u16>,
     },
-    /// The stream is over.
+    /// The stream ended.
     End,
 }
 
-/// The body of a model call.
+/// Returns the body of a model call.
 pub(crate) fn request(settings: &MockSettings, history: &[Value], tools: &Value) -> Value {
     let mut body = json!({
         "model": settings.model,
@@ -44,12 +44,12 @@ pub(crate) fn request(settings: &MockSettings, history: &[Value], tools: &Value)
     body
 }
 
-/// Starts a call; its answer arrives piece by piece under `number`.
-pub(crate) fn call(settings: &MockSettings, body: Value, number: u64, arrivals: Sender<Arrival>) {
+/// Starts a call. Its response arrives in the inbox under `number`.
+pub(crate) fn call(settings: &MockSettings, body: Value, number: u64, sender: Sender<InboxMessage>) {
     let url = format!("{}/v1/messages", settings.gateway_url.trim_end_matches('/'));
     let authorization = format!("Bearer {}", settings.token);
     thread::spawn(move || {
-        let mut forward = |event| arrivals.send(Arrival::Model(number, event)).is_ok();
+        let mut forward = |event| sender.send(InboxMessage::Model(number, event)).is_ok();
         let last = match stream(&url, &authorization, &body, &mut forward) {
             Ok(()) => ModelEvent::End,
             Err((message, status)) => ModelEvent::Failed { message, status },
@@ -58,14 +58,14 @@ pub(crate) fn call(settings: &MockSettings, body: Value, number: u64, arrivals: 
     });
 }
 
-type Failure = (String, Option<u16>);
+type CallFailure = (String, Option<u16>);
 
 fn stream(
     url: &str,
     authorization: &str,
     body: &Value,
     forward: &mut impl FnMut(ModelEvent) -> bool,
-) -> Result<(), Failure> {
+) -> Result<(), CallFailure> {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .timeout_connect(Some(Duration::from_secs(10)))
@@ -88,18 +88,18 @@ fn stream(
         match sse::next_data(&mut frames) {
             Ok(Some(data)) => {
                 let frame = serde_json::from_str(&data)
-                    .map_err(|error| (format!("the model's stream is not JSON: {error}"), Some(status)))?;
+                    .map_err(|error| (format!("invalid JSON in the model's stream: {error}"), Some(status)))?;
                 if !forward(ModelEvent::Frame(frame)) {
                     return Ok(());
                 }
             }
             Ok(None) => return Ok(()),
-            Err(error) => return Err((cut(&error), Some(status))),
+            Err(error) => return Err((stream_error(&error), Some(status))),
         }
     }
 }
 
-/// The gateway's own words, where it has any.
+/// Returns the error message of the gateway, or the body if there is none.
 fn explain(body: &str, status: u16) -> String {
     let message = serde_json::from_str::<Value>(body)
         .ok()
@@ -108,6 +108,6 @@ fn explain(body: &str, status: u16) -> String {
     format!("the model gateway answered {status}: {message}")
 }
 
-fn cut(error: &io::Error) -> String {
-    format!("the model's stream broke: {error}")
+fn stream_error(error: &io::Error) -> String {
+    format!("the model's stream failed: {error}")
 }

@@ -1,7 +1,7 @@
-//! Everything the agent waits for, in one queue.
+//! One queue for everything that the agent waits for.
 //!
-//! Lines from the host, pieces of a model's answer and the end of a command come from threads of their
-//! own, so that an interrupt is heard while a model is silent or a command runs.
+//! Lines of the host, parts of model responses and the ends of commands come from separate threads. An interrupt is
+//! therefore handled while a model is silent or a command runs.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,38 +12,38 @@ use agents::HostLine;
 use crate::gateway::ModelEvent;
 use crate::program::ProgramEnd;
 
-/// Something that came.
+/// A message in the queue.
 #[derive(Debug)]
-pub(crate) enum Arrival {
+pub(crate) enum InboxMessage {
     /// A line from the host.
     Host(HostLine),
-    /// A line from the host that makes no sense.
+    /// An invalid line from the host.
     Unreadable(String),
-    /// The host closed our input.
+    /// The host closed stdin.
     Closed,
-    /// Part of the answer to the model call of that number.
+    /// Part of the response to the model call with this number.
     Model(u64, ModelEvent),
-    /// The command of that number ended.
+    /// The command with this number ended.
     Program(u64, ProgramEnd),
 }
 
-/// Where arrivals queue up.
+/// The receiving and sending ends of the queue.
 pub(crate) struct Inbox {
-    pub(crate) arrivals: Receiver<Arrival>,
-    pub(crate) sender: Sender<Arrival>,
+    pub(crate) messages: Receiver<InboxMessage>,
+    pub(crate) sender: Sender<InboxMessage>,
 }
 
 impl Inbox {
-    /// Reads `stdin` to its end in a thread.
+    /// Starts a thread that reads `stdin` to its end.
     pub(crate) fn open(stdin: impl Read + Send + 'static) -> Self {
-        let (sender, arrivals) = channel();
+        let (sender, messages) = channel();
         let lines = sender.clone();
         thread::spawn(move || read_lines(BufReader::new(stdin), &lines));
-        Self { arrivals, sender }
+        Self { messages, sender }
     }
 }
 
-fn read_lines(mut input: impl BufRead, lines: &Sender<Arrival>) {
+fn read_lines(mut input: impl BufRead, lines: &Sender<InboxMessage>) {
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -55,14 +55,14 @@ fn read_lines(mut input: impl BufRead, lines: &Sender<Arrival>) {
         if trimmed.is_empty() {
             continue;
         }
-        let arrival = match serde_json::from_slice(trimmed) {
-            Ok(line) => Arrival::Host(line),
-            Err(error) => Arrival::Unreadable(error.to_string()),
+        let message = match serde_json::from_slice(trimmed) {
+            Ok(line) => InboxMessage::Host(line),
+            Err(error) => InboxMessage::Unreadable(error.to_string()),
         };
-        if lines.send(arrival).is_err() {
+        if lines.send(message).is_err() {
             return;
         }
     }
-    // The agent may be gone already; then nobody needs to know.
-    let _ = lines.send(Arrival::Closed);
+    // The agent may have ended; then the message is not needed.
+    let _ = lines.send(InboxMessage::Closed);
 }

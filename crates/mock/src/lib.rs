@@ -1,34 +1,34 @@
-//! The mock agent's process: real files, real commands, a scripted mind.
+//! The process of the mock agent: real files, real commands, a scripted model.
 //!
-//! It reads prompts and answers as JSON lines, asks the model gateway in every turn, does what the model
-//! asks for, and prints items as JSON lines (`docs/mock-agent.md`). Text commands such as `/tool` or
-//! `/crash` make every event, and every kind of trouble, without the help of a model.
+//! The agent reads prompts and answers as JSON lines, calls the model gateway in every turn, performs the requested
+//! tool calls, and prints items as JSON lines (`docs/mock-agent.md`). Text commands such as `/tool` or `/crash` produce
+//! every event and every kind of fault without a model.
 //!
-//! Not here: what its lines mean to the host (`agents`), reading the environment (`cli`).
+//! Not here: the host's side of the protocol (`agents`), and reading the environment (`cli`).
 
-mod agent;
-mod ask;
-mod commands;
+mod command_actions;
 mod fetch;
 mod files;
 mod gateway;
 mod inbox;
+mod line_printer;
+mod process;
 mod program;
+mod requests;
 mod settings;
 mod sse;
-mod stop;
 mod text_command;
 mod tool;
 mod turn;
-mod voice;
+mod turn_stop;
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
 pub use settings::{MockSettings, SettingsError};
-pub use stop::ProcessEnd;
+pub use turn_stop::ProcessEnd;
 
-/// Lives as the mock agent until its input ends or a text command ends it.
+/// Runs the mock agent until its input ends or a text command ends it, and ends the process accordingly.
 pub fn main(settings: MockSettings, stdin: impl Read + Send + 'static, stdout: impl Write) -> ExitCode {
     match run(settings, stdin, stdout) {
         ProcessEnd::Exit(code) => ExitCode::from(code),
@@ -39,7 +39,7 @@ pub fn main(settings: MockSettings, stdin: impl Read + Send + 'static, stdout: i
     }
 }
 
-/// The same, but tells how it would end instead of doing it.
+/// Runs the mock agent and returns how the process should end.
 pub fn run(settings: MockSettings, stdin: impl Read + Send + 'static, stdout: impl Write) -> ProcessEnd {
-    agent::Agent::new(settings, stdin, stdout).live()
+    process::MockProcess::new(settings, stdin, stdout).run()
 }

@@ -1,58 +1,58 @@
-//! What the mock agent is started with.
+//! Settings of the mock agent.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use agents::PermissionMode;
 
-/// The model it asks for when nobody chose one.
+/// The default model.
 const DEFAULT_MODEL: &str = "scripted";
 
-/// What the mock agent is started with.
+/// Settings of the mock agent.
 #[derive(Debug, Clone)]
 pub struct MockSettings {
-    /// Where models are, without `/v1`.
+    /// URL of the gateway, without `/v1`.
     pub gateway_url: String,
-    /// Opens the gateway.
+    /// The token for the gateway.
     pub token: String,
-    /// The model to ask for.
+    /// The model to call.
     pub model: String,
-    /// How much it may do before it asks.
+    /// The permission mode.
     pub mode: PermissionMode,
-    /// Its own session id, when it goes on with one.
+    /// The session id to resume.
     pub resume: Option<String>,
-    /// Time between two lines, so that a person can follow.
+    /// Delay before each line, so that a person can follow.
     pub delay: Duration,
-    /// The proxy the sandbox offers.
+    /// The proxy of the sandbox.
     pub proxy: Option<String>,
-    /// Where it works.
+    /// The workspace.
     pub workspace: PathBuf,
 }
 
-/// Why the mock agent cannot be started like this.
+/// The reason why the settings are invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// An argument it does not have.
-    #[error("the mock agent has no argument `{0}`")]
+    /// The argument is unknown.
+    #[error("unknown argument `{0}`")]
     UnknownArgument(String),
-    /// An argument without its value.
+    /// The value of an argument is missing.
     #[error("`{0}` needs a value")]
     MissingValue(String),
-    /// A value that makes no sense.
-    #[error("`{value}` is no value for `{argument}`")]
+    /// The value of an argument is invalid.
+    #[error("invalid value `{value}` for `{argument}`")]
     BadValue {
         /// The argument.
         argument: String,
-        /// What was given.
+        /// The value.
         value: String,
     },
-    /// A variable that must be set.
-    #[error("the variable `{0}` is not set")]
+    /// A required variable is not set.
+    #[error("environment variable `{0}` is not set")]
     MissingVariable(&'static str),
 }
 
 impl MockSettings {
-    /// Reads what a launch plan says: `arguments` after `__agent mock`, variables through `variable`.
+    /// Parses the `arguments` after `__agent mock`, and reads variables with `variable`.
     pub fn parse(
         arguments: impl IntoIterator<Item = String>,
         variable: impl Fn(&str) -> Option<String>,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_launch_plan_says_is_what_the_process_reads() {
+    fn launch_plan_is_parsed_by_the_process() {
         let context = LaunchContext {
             gateway_url: "http://127.0.0.1:18080".to_owned(),
             token: "secret".to_owned(),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_is_an_error() {
+    fn unknown_and_invalid_settings_are_errors() {
         let parse = |words: &[&str]| {
             MockSettings::parse(words.iter().map(|word| (*word).to_owned()), |_| Some(String::new())).unwrap_err()
         };

@@ -1,15 +1,15 @@
-//! Reading server-sent events: the `data` of each, nothing else.
+//! Parses server-sent events. Only the `data` of each event is used.
 
 use std::io::{self, BufRead};
 
-/// The next event's data, or `None` at the end of the stream.
+/// Returns the data of the next event; `None` at the end of the stream.
 pub(crate) fn next_data(stream: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut data: Option<String> = None;
     let mut line = String::new();
     loop {
         line.clear();
         if stream.read_line(&mut line)? == 0 {
-            // An event that was cut before its blank line never happened.
+            // An event without its final blank line is incomplete and dropped.
             return Ok(None);
         }
         let text = line.trim_end_matches(['\n', '\r']);
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_names_and_line_ends_do_not_matter() {
+    fn comments_event_names_and_line_endings_are_ignored() {
         let mut stream: &[u8] = b": hi\r\n\r\nevent: a\r\ndata: 1\r\n\r\ndata:2\ndata: 3\n\n\ndata: cut";
         assert_eq!(next_data(&mut stream).unwrap().as_deref(), Some("1"));
         assert_eq!(next_data(&mut stream).unwrap().as_deref(), Some("2\n3"));

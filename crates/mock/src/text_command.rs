@@ -1,8 +1,8 @@
-//! The text commands: their names, and what a person is told of each.
+//! The text commands, with their names and descriptions.
 
-/// What a text command does.
+/// The action of a text command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum CommandAction {
     Help,
     Demo,
     Echo,
@@ -34,76 +34,76 @@ pub(crate) enum Action {
     End,
 }
 
-/// Every text command: its name, what it does, and what a person is told.
-pub(crate) const TABLE: &[(&str, Action, &str)] = &[
-    ("help", Action::Help, "lists the text commands"),
-    ("demo", Action::Demo, "one of every item that harms nobody"),
-    ("echo", Action::Echo, "says WORDS"),
-    ("markdown", Action::Markdown, "a message with headings, lists and code"),
-    ("reasoning", Action::Reasoning, "a thought"),
-    ("status", Action::Status, "a status"),
-    ("image", Action::Image, "a picture in the workspace"),
-    ("plan", Action::Plan, "a plan; in plan mode asks whether to carry it out"),
-    ("tool", Action::Tool, "a tool call and its result"),
-    ("file", Action::File, "writes PATH (mock-note.md), then edits it"),
-    ("run", Action::Run, "runs PROGRAM ARGUMENTS…, after asking"),
-    ("fetch", Action::Fetch, "tries to reach URL (http://example.com/)"),
-    ("mcp", Action::Mcp, "a call of an MCP server's tool"),
-    ("subagent", Action::Subagent, "a sub-agent at work, its items below its call"),
-    ("permission", Action::Permission, "asks for a permission"),
-    ("question", Action::Question, "asks a question"),
+/// All text commands: name, action and description.
+pub(crate) const TEXT_COMMANDS: &[(&str, CommandAction, &str)] = &[
+    ("help", CommandAction::Help, "list the text commands"),
+    ("demo", CommandAction::Demo, "show one item of every harmless kind"),
+    ("echo", CommandAction::Echo, "say WORDS"),
+    ("markdown", CommandAction::Markdown, "send a message with headings, lists and code"),
+    ("reasoning", CommandAction::Reasoning, "send reasoning"),
+    ("status", CommandAction::Status, "send a status"),
+    ("image", CommandAction::Image, "write an image to the workspace"),
+    ("plan", CommandAction::Plan, "send a plan; in plan mode ask for its approval"),
+    ("tool", CommandAction::Tool, "call a tool and send its result"),
+    ("file", CommandAction::File, "write PATH (mock-note.md), then edit it"),
+    ("run", CommandAction::Run, "run PROGRAM ARGUMENTS…, after asking for permission"),
+    ("fetch", CommandAction::Fetch, "try to reach URL (http://example.com/)"),
+    ("mcp", CommandAction::Mcp, "call a tool of an MCP server"),
+    ("subagent", CommandAction::Subagent, "run a sub-agent, with its items below its call"),
+    ("permission", CommandAction::Permission, "request a permission"),
+    ("question", CommandAction::Question, "ask a question"),
     (
         "questions",
-        Action::Questions,
-        "asks two at once, with headers and descriptions; of the second several may be chosen",
+        CommandAction::Questions,
+        "ask two questions at once, with headers and descriptions; the second is multiple choice",
     ),
-    ("error", Action::Error, "an error; the turn fails"),
-    ("unknown", Action::Unknown, "a line of a type nobody knows"),
-    ("unparsed", Action::Unparsed, "half a line"),
-    ("slow", Action::Slow, "N words (10), a tenth of a second apart"),
-    ("flood", Action::Flood, "N deltas (1000) as fast as they go"),
-    ("garbage", Action::Garbage, "lines that are neither JSON nor UTF-8"),
-    ("bigline", Action::Bigline, "one line of N bytes (10485760)"),
-    ("memory", Action::Memory, "takes N bytes of memory (67108864) and uses them"),
-    ("crash", Action::Crash, "aborts the process"),
-    ("hang", Action::Hang, "lives on and hears nothing any more"),
-    ("exit", Action::Exit, "ends the process with code N (1) in the middle of the turn"),
-    ("end", Action::End, "ends the turn, then the session"),
+    ("error", CommandAction::Error, "report an error and fail the turn"),
+    ("unknown", CommandAction::Unknown, "print a line of an unknown type"),
+    ("unparsed", CommandAction::Unparsed, "print an incomplete line"),
+    ("slow", CommandAction::Slow, "send N words (10), a tenth of a second apart"),
+    ("flood", CommandAction::Flood, "send N deltas (1000) as fast as possible"),
+    ("garbage", CommandAction::Garbage, "print lines that are neither JSON nor UTF-8"),
+    ("bigline", CommandAction::Bigline, "print one line of N bytes (10485760)"),
+    ("memory", CommandAction::Memory, "allocate N bytes of memory (67108864) and use them"),
+    ("crash", CommandAction::Crash, "abort the process"),
+    ("hang", CommandAction::Hang, "stop responding without exiting"),
+    ("exit", CommandAction::Exit, "exit with code N (1) during the turn"),
+    ("end", CommandAction::End, "end the turn, then the session"),
 ];
 
 /// A prompt that is a text command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextCommand {
-    pub(crate) action: Action,
-    /// What stands after the name.
+    pub(crate) action: CommandAction,
+    /// The text after the name.
     pub(crate) argument: String,
     /// The whole prompt.
     pub(crate) text: String,
 }
 
 impl TextCommand {
-    /// A prompt that begins with `/` and one of our names; any other prompt is for the model.
+    /// Parses a prompt that starts with `/` and the name of a command; other prompts are for the model.
     pub(crate) fn parse(prompt: &str) -> Option<Self> {
         let text = prompt.trim();
         let rest = text.strip_prefix('/')?;
         let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        let (_, action, _) = TABLE.iter().find(|(known, ..)| *known == name)?;
+        let (_, action, _) = TEXT_COMMANDS.iter().find(|(known, ..)| *known == name)?;
         Some(Self { action: *action, argument: argument.trim().to_owned(), text: text.to_owned() })
     }
 
-    /// The argument as a number, or `default` when there is none that can be read.
+    /// Returns the argument as a number, or `default` if it is not one.
     pub(crate) fn number<N: std::str::FromStr>(&self, default: N) -> N {
         self.argument.parse().unwrap_or(default)
     }
 
-    /// The argument, or `default` when there is none.
+    /// Returns the argument, or `default` if it is empty.
     pub(crate) fn argument_or<'a>(&'a self, default: &'a str) -> &'a str {
         if self.argument.is_empty() { default } else { &self.argument }
     }
 }
 
-impl Action {
-    /// Whether the model is asked as in every turn: not where the point is what happens without it.
+impl CommandAction {
+    /// Returns whether the command calls the model first. Commands that test a fault do not.
     pub(crate) fn asks_model(self) -> bool {
         !matches!(
             self,
@@ -127,19 +127,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_own_names_are_commands() {
+    fn only_known_names_are_commands() {
         let command = TextCommand::parse(" /flood  12 ").unwrap();
-        assert_eq!((command.action, command.number(1000)), (Action::Flood, 12));
+        assert_eq!((command.action, command.number(1000)), (CommandAction::Flood, 12));
         for prompt in ["hello", "/usr/bin is what?", "/", "say /help", "/helpme"] {
             assert_eq!(TextCommand::parse(prompt), None, "{prompt}");
         }
     }
 
     #[test]
-    fn the_document_lists_every_command_as_it_is() {
+    fn document_lists_every_command() {
         let document = include_str!("../../../docs/mock-agent.md");
         let rows: Vec<&str> = document.lines().filter(|line| line.starts_with("| `/")).collect();
-        let ours: Vec<String> = TABLE.iter().map(|(name, _, about)| format!("| `/{name}` | {about} |")).collect();
+        let ours: Vec<String> =
+            TEXT_COMMANDS.iter().map(|(name, _, about)| format!("| `/{name}` | {about} |")).collect();
         assert_eq!(rows, ours);
     }
 }

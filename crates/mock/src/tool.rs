@@ -1,4 +1,4 @@
-//! The tools the model may call, and the item each call makes.
+//! The tools of the mock agent, and the items of a tool call.
 
 use std::io::Write;
 
@@ -7,50 +7,50 @@ use protocol::{ContentPart, ItemKind, ItemRole, ItemStatus, PermissionReply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::agent::Agent;
-use crate::stop::Stop;
+use crate::process::MockProcess;
+use crate::turn_stop::TurnStop;
 use crate::{fetch, files};
 
-/// How the names of tools begin that MCP servers have.
-const SERVED: &str = "mcp__";
+/// Prefix of the names of MCP tools.
+const MCP_PREFIX: &str = "mcp__";
 
-/// A call of one of our tools.
+/// A call of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "name", content = "input", rename_all = "snake_case")]
-pub(crate) enum Tool {
-    /// Gives its words back.
+pub(crate) enum MockTool {
+    /// Returns its text.
     Echo { text: String },
     /// Writes a whole file.
     WriteFile { path: String, content: String },
-    /// Replaces the one place where `old` stands.
+    /// Replaces the only occurrence of `old`.
     EditFile { path: String, old: String, new: String },
     /// Runs a program.
     RunCommand { command: Vec<String> },
-    /// Gets something from the network, if that can be reached.
+    /// Fetches a URL, if the network is reachable.
     Fetch { url: String },
-    /// Asks the person.
+    /// Asks the user a question.
     AskUser {
         question: String,
         #[serde(default)]
         options: Vec<String>,
     },
-    /// Asks the person several things at once.
+    /// Asks the user several questions at once.
     AskUserQuestions { questions: Vec<Value> },
-    /// Tells what it means to do.
+    /// Reports a plan.
     UpdatePlan { done: Vec<String>, left: Vec<String> },
-    /// Sends a sub-agent.
+    /// Starts a sub-agent.
     Task { prompt: String },
 }
 
-/// What came of a call.
+/// The result of a tool call.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct CallResult {
     pub(crate) output: String,
     pub(crate) failed: bool,
     pub(crate) parts: Vec<ContentPart>,
 }
 
-impl Outcome {
+impl CallResult {
     pub(crate) fn failed(output: impl Into<String>) -> Self {
         Self { output: output.into(), failed: true, parts: Vec::new() }
     }
@@ -60,12 +60,12 @@ impl Outcome {
     }
 }
 
-/// The tools as a model is told of them.
+/// Returns the definitions of the tools for the model.
 pub(crate) fn definitions() -> Value {
     let text = json!({ "type": "string" });
     let texts = json!({ "type": "array", "items": { "type": "string" } });
     json!([
-        definition("echo", "Gives its words back.", &json!({ "text": text }), &["text"]),
+        definition("echo", "Returns its text.", &json!({ "text": text }), &["text"]),
         definition(
             "write_file",
             "Writes a whole file.",
@@ -74,7 +74,7 @@ pub(crate) fn definitions() -> Value {
         ),
         definition(
             "edit_file",
-            "Replaces the one place in a file where `old` stands.",
+            "Replaces the only occurrence of `old` in a file.",
             &json!({ "path": text, "old": text, "new": text }),
             &["path", "old", "new"]
         ),
@@ -83,13 +83,13 @@ pub(crate) fn definitions() -> Value {
         definition("ask_user", "Asks the person.", &json!({ "question": text, "options": texts }), &["question"]),
         definition(
             "ask_user_questions",
-            "Asks the person several things at once.",
+            "Asks the user several questions at once.",
             &json!({ "questions": { "type": "array", "items": question() } }),
             &["questions"]
         ),
         definition(
             "update_plan",
-            "Tells the steps that are done and those that are left.",
+            "Reports the finished and the remaining steps of a plan.",
             &json!({ "done": texts, "left": texts }),
             &["done", "left"]
         ),
@@ -97,8 +97,8 @@ pub(crate) fn definitions() -> Value {
     ])
 }
 
-fn planning() -> Outcome {
-    Outcome::failed("plan mode: nothing is done before the plan is approved")
+fn refused_while_planning() -> CallResult {
+    CallResult::failed("plan mode: the plan is not approved yet")
 }
 
 fn definition(name: &str, description: &str, properties: &Value, required: &[&str]) -> Value {
@@ -115,125 +115,133 @@ fn question() -> Value {
     json!({ "type": "object", "properties": properties })
 }
 
-fn answered(answer: Option<String>) -> Outcome {
-    answer.map_or_else(|| Outcome::failed("the person did not answer"), Outcome::done)
+fn answer_result(answer: Option<String>) -> CallResult {
+    answer.map_or_else(|| CallResult::failed("no answer from the user"), CallResult::done)
 }
 
-impl<W: Write> Agent<W> {
-    /// Does what a `tool_use` block asks for and returns its `tool_result`.
-    pub(crate) fn perform(&mut self, block: &Value) -> Result<Value, Stop> {
+impl<W: Write> MockProcess<W> {
+    /// Performs a `tool_use` block and returns its `tool_result`.
+    pub(crate) fn perform_tool_use(&mut self, block: &Value) -> Result<Value, TurnStop> {
         let call_id = block["id"].as_str().unwrap_or_default().to_owned();
         let name = block["name"].as_str().unwrap_or_default();
-        let tool = serde_json::from_value::<Tool>(json!({ "name": name, "input": block["input"] }));
+        let tool = serde_json::from_value::<MockTool>(json!({ "name": name, "input": block["input"] }));
         let outcome = self.call(&call_id, name, &block["input"], |agent| match tool {
             Ok(tool) => agent.execute(tool),
-            Err(_) if name.starts_with(SERVED) => agent.call_server(name, &block["input"]),
-            Err(error) => Ok(Outcome::failed(format!("no such call: {error}"))),
+            Err(_) if name.starts_with(MCP_PREFIX) => agent.call_mcp_tool(name, &block["input"]),
+            Err(error) => Ok(CallResult::failed(format!("invalid tool call: {error}"))),
         })?;
         Ok(json!({
             "type": "tool_result", "tool_use_id": call_id, "content": outcome.output, "is_error": outcome.failed,
         }))
     }
 
-    /// The items around a call: the call while it runs, then its result below it.
+    /// Prints the items of a call: the call while it runs, then its result below it.
     pub(crate) fn call(
         &mut self,
         call_id: &str,
         name: &str,
         input: &Value,
-        execute: impl FnOnce(&mut Self) -> Result<Outcome, Stop>,
-    ) -> Result<Outcome, Stop> {
-        let mut call = self.voice.item(ItemKind::ToolCall, ItemRole::Assistant);
+        execute: impl FnOnce(&mut Self) -> Result<CallResult, TurnStop>,
+    ) -> Result<CallResult, TurnStop> {
+        let mut call = self.printer.new_item(ItemKind::ToolCall, ItemRole::Assistant);
         let (name, arguments) = (name.to_owned(), input.to_string());
         call.content = vec![ContentPart::ToolCall { name, arguments, call_id: call_id.to_owned() }];
-        self.voice.started(&call)?;
+        self.printer.start_item(&call)?;
         match execute(self) {
             Ok(outcome) => {
                 self.finish(call, call_id, &outcome)?;
                 Ok(outcome)
             }
-            // A call always has a result, also when there was no time for one.
-            Err(stop @ (Stop::Interrupted | Stop::Failed)) => {
-                self.finish(call, call_id, &Outcome::failed("interrupted"))?;
+            // Every call has a result, also when it was interrupted.
+            Err(stop @ (TurnStop::Interrupted | TurnStop::Failed)) => {
+                self.finish(call, call_id, &CallResult::failed("interrupted"))?;
                 Err(stop)
             }
             Err(ending) => Err(ending),
         }
     }
 
-    fn finish(&mut self, call: LineItem, call_id: &str, outcome: &Outcome) -> Result<(), Stop> {
+    fn finish(&mut self, call: LineItem, call_id: &str, outcome: &CallResult) -> Result<(), TurnStop> {
         let status = if outcome.failed { ItemStatus::Failed } else { ItemStatus::Completed };
-        let mut result = self.voice.item(ItemKind::ToolResult, ItemRole::Tool);
+        let mut result = self.printer.new_item(ItemKind::ToolResult, ItemRole::Tool);
         result.parent = Some(call.id.clone());
         result.content = vec![ContentPart::ToolResult { call_id: call_id.to_owned(), output: outcome.output.clone() }];
         result.content.extend(outcome.parts.iter().cloned());
-        self.voice.completed(call, status)?;
-        self.voice.started(&result)?;
-        Ok(self.voice.completed(result, status)?)
+        self.printer.complete_item(call, status)?;
+        self.printer.start_item(&result)?;
+        Ok(self.printer.complete_item(result, status)?)
     }
 
-    fn execute(&mut self, tool: Tool) -> Result<Outcome, Stop> {
+    fn execute(&mut self, tool: MockTool) -> Result<CallResult, TurnStop> {
         let harmless = matches!(
             tool,
-            Tool::Echo { .. }
-                | Tool::AskUser { .. }
-                | Tool::AskUserQuestions { .. }
-                | Tool::UpdatePlan { .. }
-                | Tool::Task { .. }
+            MockTool::Echo { .. }
+                | MockTool::AskUser { .. }
+                | MockTool::AskUserQuestions { .. }
+                | MockTool::UpdatePlan { .. }
+                | MockTool::Task { .. }
         );
         if self.mode == PermissionMode::Plan && !harmless {
-            return Ok(planning());
+            return Ok(refused_while_planning());
         }
-        if let Some(refusal) = self.ask_for(&tool)? {
+        if let Some(refusal) = self.ask_if_needed(&tool)? {
             return Ok(refusal);
         }
         match tool {
-            Tool::Echo { text } => Ok(Outcome::done(text)),
-            Tool::WriteFile { path, content } => Ok(files::write(&self.settings.workspace, &path, &content)),
-            Tool::EditFile { path, old, new } => Ok(files::edit(&self.settings.workspace, &path, &old, &new)),
-            Tool::RunCommand { command } => self.run_program(&command),
-            Tool::Fetch { url } => Ok(fetch::get(&url, self.settings.proxy.as_deref())),
-            Tool::AskUser { question, options } => self.ask_question(&question, &options).map(answered),
-            Tool::AskUserQuestions { questions } => self.ask_questions(questions).map(answered),
-            Tool::UpdatePlan { done, left } => {
-                self.tell_plan(&done, &left)?;
-                Ok(Outcome::done("the plan is told"))
+            MockTool::Echo { text } => Ok(CallResult::done(text)),
+            MockTool::WriteFile { path, content } => Ok(files::write(&self.settings.workspace, &path, &content)),
+            MockTool::EditFile { path, old, new } => Ok(files::edit(&self.settings.workspace, &path, &old, &new)),
+            MockTool::RunCommand { command } => self.run_program(&command),
+            MockTool::Fetch { url } => Ok(fetch::get(&url, self.settings.proxy.as_deref())),
+            MockTool::AskUser { question, options } => self.ask_question(&question, &options).map(answer_result),
+            MockTool::AskUserQuestions { questions } => self.ask_questions(questions).map(answer_result),
+            MockTool::UpdatePlan { done, left } => {
+                self.print_plan(&done, &left)?;
+                Ok(CallResult::done("the plan was updated"))
             }
-            Tool::Task { prompt } => self.send_sub_agent(&prompt),
+            MockTool::Task { prompt } => self.run_sub_agent(&prompt),
         }
     }
 
-    /// What an MCP server would do, which it does not have: it asks, and gives back what the call says it would.
-    fn call_server(&mut self, name: &str, input: &Value) -> Result<Outcome, Stop> {
+    /// Simulates an MCP tool: asks for permission and returns the answer that the call contains.
+    fn call_mcp_tool(&mut self, name: &str, input: &Value) -> Result<CallResult, TurnStop> {
         if self.mode == PermissionMode::Plan {
-            return Ok(planning());
+            return Ok(refused_while_planning());
         }
-        let asked = json!({ "tool": name, "input": input, "always": name });
-        Ok(match self.ask_leave(name, name.to_owned(), asked)? {
+        let metadata = json!({ "tool": name, "input": input, "always": name });
+        Ok(match self.ask_unless_allowed(name, name.to_owned(), metadata)? {
             Some(refusal) => refusal,
-            None => Outcome::done(input["answer"].as_str().unwrap_or_default()),
+            None => CallResult::done(input["answer"].as_str().unwrap_or_default()),
         })
     }
 
-    /// Asks for what is not free: running a program, and changing a file outside the workspace.
-    fn ask_for(&mut self, tool: &Tool) -> Result<Option<Outcome>, Stop> {
+    /// Asks for permission to run a program or to change a file outside the workspace. Returns a result if it is
+    /// denied.
+    fn ask_if_needed(&mut self, tool: &MockTool) -> Result<Option<CallResult>, TurnStop> {
         let (action, input, covered) = match tool {
-            Tool::RunCommand { command } => ("run_command", json!({ "command": command }), command.first().cloned()),
-            Tool::WriteFile { path, .. } if !files::is_inside(&self.settings.workspace, path) => {
+            MockTool::RunCommand { command } => {
+                ("run_command", json!({ "command": command }), command.first().cloned())
+            }
+            MockTool::WriteFile { path, .. } if !files::is_inside(&self.settings.workspace, path) => {
                 ("write_file", json!({ "path": path }), Some(path.clone()))
             }
-            Tool::EditFile { path, .. } if !files::is_inside(&self.settings.workspace, path) => {
+            MockTool::EditFile { path, .. } if !files::is_inside(&self.settings.workspace, path) => {
                 ("edit_file", json!({ "path": path }), Some(path.clone()))
             }
             _ => return Ok(None),
         };
         let covered = covered.unwrap_or_default();
         let metadata = json!({ "tool": action, "input": input, "always": covered });
-        self.ask_leave(action, covered, metadata)
+        self.ask_unless_allowed(action, covered, metadata)
     }
 
-    /// Asks, unless what it covers is free; what comes back is the refusal.
-    fn ask_leave(&mut self, action: &str, covered: String, metadata: Value) -> Result<Option<Outcome>, Stop> {
+    /// Asks for permission, unless it was granted before. Returns a result if it is denied.
+    fn ask_unless_allowed(
+        &mut self,
+        action: &str,
+        covered: String,
+        metadata: Value,
+    ) -> Result<Option<CallResult>, TurnStop> {
         if self.mode == PermissionMode::Bypass || self.allowed.contains(&covered) {
             return Ok(None);
         }
@@ -243,7 +251,7 @@ impl<W: Write> Agent<W> {
                 self.allowed.insert(covered);
                 Ok(None)
             }
-            PermissionReply::Reject => Ok(Some(Outcome::failed("the person said no"))),
+            PermissionReply::Reject => Ok(Some(CallResult::failed("permission denied by user"))),
         }
     }
 }
@@ -253,13 +261,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_that_is_offered_can_be_called() {
+    fn every_offered_tool_can_be_called() {
         for offered in definitions().as_array().unwrap() {
             let mut input = json!({});
             for (name, schema) in offered["input_schema"]["properties"].as_object().unwrap() {
                 input[name] = if schema["type"] == "array" { json!(["x"]) } else { json!("x") };
             }
-            serde_json::from_value::<Tool>(json!({ "name": offered["name"], "input": input })).unwrap();
+            serde_json::from_value::<MockTool>(json!({ "name": offered["name"], "input": input })).unwrap();
         }
     }
 }

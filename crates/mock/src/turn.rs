@@ -1,4 +1,4 @@
-//! A turn led by the model: ask, say, do, tell, until it has nothing more to do.
+//! A turn with the model: call the model, perform its tool calls, repeat until there are none.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,18 +9,18 @@ use base64::engine::general_purpose::STANDARD;
 use protocol::{Attachment, ContentPart, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};
 use serde_json::{Value, json};
 
-use crate::agent::Agent;
 use crate::gateway::{self, ModelEvent};
-use crate::inbox::Arrival;
-use crate::stop::Stop;
-use crate::tool::{self, Outcome};
+use crate::inbox::InboxMessage;
+use crate::process::MockProcess;
+use crate::tool::{self, CallResult};
+use crate::turn_stop::TurnStop;
 
-/// Model calls in one turn before it is taken for a loop.
-const CALLS_A_TURN: usize = 64;
+/// The maximum number of model calls in one turn, to stop loops.
+const MAX_CALLS_PER_TURN: usize = 64;
 
-/// A model's answer, as far as it came.
+/// A model response, as far as it has arrived.
 #[derive(Debug, Default)]
-struct Answer {
+struct ModelAnswer {
     blocks: Vec<Value>,
     open: Option<OpenBlock>,
     done: bool,
@@ -33,78 +33,79 @@ struct OpenBlock {
     item: Option<LineItem>,
 }
 
-impl<W: Write> Agent<W> {
-    /// Takes a turn with the model.
-    pub(crate) fn converse(&mut self, text: &str, attachments: &[Attachment]) -> Result<(), Stop> {
+impl<W: Write> MockProcess<W> {
+    /// Runs a turn with the model.
+    pub(crate) fn run_model_turn(&mut self, text: &str, attachments: &[Attachment]) -> Result<(), TurnStop> {
         let content = user_content(text, attachments, &self.settings.workspace);
         self.history.push(json!({ "role": "user", "content": content }));
-        for _ in 0..CALLS_A_TURN {
+        for _ in 0..MAX_CALLS_PER_TURN {
             let blocks = self.call_model(&tool::definitions())?;
             let mut results = Vec::new();
             for block in blocks.iter().filter(|block| block["type"] == "tool_use") {
-                results.push(self.perform(block)?);
+                results.push(self.perform_tool_use(block)?);
             }
-            // Call and result enter the history together: a model refuses one without the other.
+            // A call and its result are added together, because the model API rejects one without the other.
             self.history.push(json!({ "role": "assistant", "content": blocks }));
             if results.is_empty() {
                 return Ok(());
             }
             self.history.push(json!({ "role": "user", "content": results }));
         }
-        self.voice.error(format!("the model asked for tools {CALLS_A_TURN} times in one turn"), "runtime_error")?;
-        Err(Stop::Failed)
+        let message = format!("the turn exceeded {MAX_CALLS_PER_TURN} model calls");
+        self.printer.print_error(message, "runtime_error")?;
+        Err(TurnStop::Failed)
     }
 
-    /// Lets a model that knows nothing of the conversation answer below the call that is open.
-    pub(crate) fn send_sub_agent(&mut self, prompt: &str) -> Result<Outcome, Stop> {
-        let above = self.voice.parent.replace(self.voice.last_item_id());
+    /// Calls a model without the conversation; its items are below the open call.
+    pub(crate) fn run_sub_agent(&mut self, prompt: &str) -> Result<CallResult, TurnStop> {
+        let above = self.printer.parent.replace(self.printer.last_item_id());
         let prompt = json!({ "role": "user", "content": prompt });
         let history = std::mem::replace(&mut self.history, vec![prompt]);
         let answered = self.call_model(&Value::Null);
-        (self.history, self.voice.parent) = (history, above);
+        (self.history, self.printer.parent) = (history, above);
         let words: String = answered?.iter().filter_map(|block| block["text"].as_str()).collect();
-        Ok(Outcome::done(words))
+        Ok(CallResult::done(words))
     }
 
-    /// Lets the model say something on a text command; tools are not offered, its failure changes nothing.
-    pub(crate) fn comment(&mut self, text: &str) -> Result<(), Stop> {
+    /// Calls the model for a text command, without tools. A failure has no effect.
+    pub(crate) fn call_model_for_command(&mut self, text: &str) -> Result<(), TurnStop> {
         self.history.push(json!({ "role": "user", "content": text }));
         match self.call_model(&Value::Null) {
             Ok(blocks) => self.history.push(json!({ "role": "assistant", "content": blocks })),
-            Err(Stop::Failed) => {}
+            Err(TurnStop::Failed) => {}
             Err(stop) => return Err(stop),
         }
         Ok(())
     }
 
-    fn call_model(&mut self, tools: &Value) -> Result<Vec<Value>, Stop> {
+    fn call_model(&mut self, tools: &Value) -> Result<Vec<Value>, TurnStop> {
         let number = self.next_number();
         let body = gateway::request(&self.settings, &self.history, tools);
         gateway::call(&self.settings, body, number, self.inbox.sender.clone());
-        let mut answer = Answer::default();
-        let heard = self.hear(number, &mut answer);
+        let mut answer = ModelAnswer::default();
+        let result = self.read_answer(number, &mut answer);
         if let Some(OpenBlock { item: Some(item), .. }) = answer.open.take() {
-            self.voice.completed(item, ItemStatus::Failed)?;
+            self.printer.complete_item(item, ItemStatus::Failed)?;
         }
-        heard.map(|()| answer.blocks)
+        result.map(|()| answer.blocks)
     }
 
-    /// Hears an answer to the end of its body, which comes when whoever carries it has it on record.
-    fn hear(&mut self, number: u64, answer: &mut Answer) -> Result<(), Stop> {
+    /// Reads a response to its end. The gateway ends the stream after it has recorded the call.
+    fn read_answer(&mut self, number: u64, answer: &mut ModelAnswer) -> Result<(), TurnStop> {
         while let Some(frame) = self.next_frame(number)? {
             if !answer.done {
-                self.frame(&frame, answer)?;
+                self.handle_frame(&frame, answer)?;
             }
         }
-        if answer.done { Ok(()) } else { self.model_failed("the model's stream was cut before its end", None) }
+        if answer.done { Ok(()) } else { self.model_failed("the model's stream ended early", None) }
     }
 
-    fn next_frame(&mut self, number: u64) -> Result<Option<Value>, Stop> {
-        // The queue hands out references, so that what is not wanted here is still looked at there.
-        let event = self.wait(|arrival| match arrival {
-            Arrival::Model(call, ModelEvent::Frame(frame)) if *call == number => Some(Ok(Some(frame.clone()))),
-            Arrival::Model(call, ModelEvent::End) if *call == number => Some(Ok(None)),
-            Arrival::Model(call, ModelEvent::Failed { message, status }) if *call == number => {
+    fn next_frame(&mut self, number: u64) -> Result<Option<Value>, TurnStop> {
+        // Other messages in the queue are handled by `wait`.
+        let event = self.wait(|message| match message {
+            InboxMessage::Model(call, ModelEvent::Frame(frame)) if *call == number => Some(Ok(Some(frame.clone()))),
+            InboxMessage::Model(call, ModelEvent::End) if *call == number => Some(Ok(None)),
+            InboxMessage::Model(call, ModelEvent::Failed { message, status }) if *call == number => {
                 Some(Err((message.clone(), *status)))
             }
             _ => None,
@@ -115,12 +116,12 @@ impl<W: Write> Agent<W> {
         }
     }
 
-    fn frame(&mut self, frame: &Value, answer: &mut Answer) -> Result<(), Stop> {
+    fn handle_frame(&mut self, frame: &Value, answer: &mut ModelAnswer) -> Result<(), TurnStop> {
         match frame["type"].as_str().unwrap_or_default() {
             "content_block_start" => answer.open = Some(self.begin_block(&frame["content_block"])?),
             "content_block_delta" => {
                 if let Some(open) = &mut answer.open {
-                    self.grow_block(open, &frame["delta"])?;
+                    self.append_to_block(open, &frame["delta"])?;
                 }
             }
             "content_block_stop" => {
@@ -130,27 +131,27 @@ impl<W: Write> Agent<W> {
             }
             "message_stop" => answer.done = true,
             "error" => {
-                let message = frame.pointer("/error/message").and_then(Value::as_str).unwrap_or("an unnamed error");
+                let message = frame.pointer("/error/message").and_then(Value::as_str).unwrap_or("unknown error");
                 return self.model_failed(message, None);
             }
-            // `ping`, `message_start`, `message_delta` and what later versions add say nothing to us.
+            // `ping`, `message_start`, `message_delta` and events of later versions are ignored.
             _ => {}
         }
         Ok(())
     }
 
-    fn begin_block(&mut self, block: &Value) -> Result<OpenBlock, Stop> {
+    fn begin_block(&mut self, block: &Value) -> Result<OpenBlock, TurnStop> {
         let is_spoken = matches!(block["type"].as_str(), Some("text" | "thinking"));
-        let mut item = is_spoken.then(|| self.voice.item(ItemKind::Message, ItemRole::Assistant));
+        let mut item = is_spoken.then(|| self.printer.new_item(ItemKind::Message, ItemRole::Assistant));
         if let Some(item) = &mut item {
-            // A thought says that it is one before its first word.
-            item.content = if block["type"] == "thinking" { vec![spoken(block, "")] } else { Vec::new() };
-            self.voice.started(item)?;
+            // Reasoning is marked as such from the start.
+            item.content = if block["type"] == "thinking" { vec![text_part(block, "")] } else { Vec::new() };
+            self.printer.start_item(item)?;
         }
         Ok(OpenBlock { block: block.clone(), text: String::new(), item })
     }
 
-    fn grow_block(&mut self, open: &mut OpenBlock, delta: &Value) -> Result<(), Stop> {
+    fn append_to_block(&mut self, open: &mut OpenBlock, delta: &Value) -> Result<(), TurnStop> {
         let field = match delta["type"].as_str() {
             Some("text_delta") => "text",
             Some("thinking_delta") => "thinking",
@@ -164,39 +165,39 @@ impl<W: Write> Agent<W> {
         let piece = delta[field].as_str().unwrap_or_default();
         open.text.push_str(piece);
         if let Some(item) = &mut open.item {
-            item.content = vec![spoken(&open.block, &open.text)];
-            self.voice.delta(item, piece)?;
+            item.content = vec![text_part(&open.block, &open.text)];
+            self.printer.print_delta(item, piece)?;
         }
         Ok(())
     }
 
-    fn end_block(&mut self, open: OpenBlock) -> Result<Value, Stop> {
+    fn end_block(&mut self, open: OpenBlock) -> Result<Value, TurnStop> {
         let OpenBlock { mut block, text, item } = open;
         if let Some(mut item) = item {
-            item.content = vec![spoken(&block, &text)];
-            self.voice.completed(item, ItemStatus::Completed)?;
+            item.content = vec![text_part(&block, &text)];
+            self.printer.complete_item(item, ItemStatus::Completed)?;
             let field = if block["type"] == "thinking" { "thinking" } else { "text" };
             block[field] = Value::String(text);
         } else if block["type"] == "tool_use" && !text.is_empty() {
             match serde_json::from_str(&text) {
                 Ok(input) => block["input"] = input,
-                Err(error) => return self.model_failed(&format!("a tool's input is not JSON: {error}"), None),
+                Err(error) => return self.model_failed(&format!("invalid JSON in the input of a tool: {error}"), None),
             }
         }
         Ok(block)
     }
 
-    fn model_failed<T>(&mut self, message: &str, status: Option<u16>) -> Result<T, Stop> {
-        self.voice.say(&AgentLine::Error {
+    fn model_failed<T>(&mut self, message: &str, status: Option<u16>) -> Result<T, TurnStop> {
+        self.printer.print_line(&AgentLine::Error {
             message: message.to_owned(),
             code: Some("upstream_error".to_owned()),
             details: status.map(|status| json!({ "status": status })),
         })?;
-        Err(Stop::Failed)
+        Err(TurnStop::Failed)
     }
 }
 
-fn spoken(block: &Value, text: &str) -> ContentPart {
+fn text_part(block: &Value, text: &str) -> ContentPart {
     let text = text.to_owned();
     if block["type"] == "thinking" {
         ContentPart::Reasoning { text, visibility: ReasoningVisibility::Public }
@@ -205,18 +206,18 @@ fn spoken(block: &Value, text: &str) -> ContentPart {
     }
 }
 
-/// The prompt as the model sees it: files are named, the tools can read them; pictures come along.
+/// Returns the prompt for the model. It names the attached files and contains the attached images.
 fn user_content(text: &str, attachments: &[Attachment], workspace: &Path) -> Value {
     let text = attachments.iter().fold(text.to_owned(), |text, file| format!("{text}\n[attached: {}]", file.path));
-    let pictures: Vec<Value> = attachments.iter().filter_map(|file| picture(file, workspace)).collect();
-    if pictures.is_empty() {
+    let images: Vec<Value> = attachments.iter().filter_map(|file| image_block(file, workspace)).collect();
+    if images.is_empty() {
         return Value::String(text);
     }
     let words = json!({ "type": "text", "text": text });
-    std::iter::once(words).chain(pictures).collect()
+    std::iter::once(words).chain(images).collect()
 }
 
-fn picture(file: &Attachment, workspace: &Path) -> Option<Value> {
+fn image_block(file: &Attachment, workspace: &Path) -> Option<Value> {
     let mime = file.mime.as_deref().filter(|mime| mime.starts_with("image/"))?;
     let data = STANDARD.encode(std::fs::read(workspace.join(&file.path)).ok()?);
     Some(json!({ "type": "image", "source": { "type": "base64", "media_type": mime, "data": data } }))

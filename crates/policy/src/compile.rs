@@ -1,80 +1,82 @@
-//! Document to policy: every written value gets its meaning, or a finding that points at it.
+//! Compiles a document into a policy.
+//!
+//! Each invalid value becomes a finding with its position in the text.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use crate::allow::{AllowList, AllowLists};
-use crate::bound;
-use crate::deny::DenyList;
-use crate::document::{Degrade, EnforcementMeans, PolicyDocument, Proc, Texts, Tools};
-use crate::finding::{PolicyError, PolicyFinding, is_harmful};
-use crate::gate::{Gate, Gates};
+use crate::allow_list::{AllowList, AllowLists};
+use crate::deny_list::DenyList;
+use crate::document::{DegradeSection, EnforcementMeans, PolicyDocument, ProcSection, TextList, ToolsSection};
+use crate::finding::{PolicyError, PolicyFinding, is_terminal_control};
 use crate::key::PolicyKey;
+use crate::limit;
 use crate::pattern::{
-    Denied, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, Pattern, ReachPattern, ToolPattern,
-    VariableName,
+    ConnectionPattern, DenyPattern, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, Pattern,
+    ToolPattern, VariableName,
 };
 use crate::policy::{CompiledPolicy, NetRules};
 use crate::rule::{LayerName, RuleRef, WithRule};
 use crate::source::{PolicySource, SourcePosition, Spanned};
-use crate::value::BadValue;
+use crate::tool_gate::{ToolGate, ToolGates};
+use crate::value::InvalidValue;
 
-/// A compiled layer: what it means, and which keys were written rather than left out.
+/// A compiled layer and the keys that its text sets.
 #[derive(Debug, Clone)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledLayer {
     pub(crate) policy: CompiledPolicy,
-    pub(crate) given: BTreeSet<PolicyKey>,
+    pub(crate) set_keys: BTreeSet<PolicyKey>,
 }
 
-/// Compiles `document`; a key that is absent keeps the value it has in `absent`.
+/// Compiles `document`. A key that is absent keeps its value of `absent`.
 pub(crate) fn compile(
     source: &PolicySource,
     document: &PolicyDocument,
     layer: LayerName,
     absent: &CompiledPolicy,
-) -> Result<Compiled, PolicyError> {
-    let mut compiler = Compiler { source, layer, given: BTreeSet::new(), findings: Vec::new() };
+) -> Result<CompiledLayer, PolicyError> {
+    let mut compiler = LayerCompiler { source, layer, set_keys: BTreeSet::new(), findings: Vec::new() };
     let mut policy = absent.clone();
-    compiler.fs(document, &mut policy);
-    compiler.net(document, &mut policy);
-    compiler.limits(document, &mut policy);
+    compiler.compile_fs(document, &mut policy);
+    compiler.compile_net(document, &mut policy);
+    compiler.compile_limits(document, &mut policy);
     if let Some(degrade) = &document.degrade {
-        compiler.degrade(degrade, &mut policy);
+        compiler.compile_degrade(degrade, &mut policy);
     }
     if let Some(list) = document.env.as_ref().and_then(|env| env.pass.as_ref()) {
-        policy.env = compiler.allow(PolicyKey::EnvPass, list, VariableName::parse);
+        policy.env = compiler.compile_allow_list(PolicyKey::EnvPass, list, VariableName::parse);
     }
     if let Some(list) = document.models.as_ref().and_then(|models| models.allow.as_ref()) {
-        policy.models = compiler.allow(PolicyKey::ModelsAllow, list, NamePattern::parse);
+        policy.models = compiler.compile_allow_list(PolicyKey::ModelsAllow, list, NamePattern::parse);
     }
     if let Some(tools) = &document.tools {
-        compiler.tools(tools, &mut policy);
+        compiler.compile_tools(tools, &mut policy);
     }
     if compiler.findings.is_empty() {
-        Ok(Compiled { policy, given: compiler.given })
+        Ok(CompiledLayer { policy, set_keys: compiler.set_keys })
     } else {
         Err(PolicyError::new(source, compiler.findings))
     }
 }
 
-struct Compiler<'a> {
+struct LayerCompiler<'a> {
     source: &'a PolicySource,
     layer: LayerName,
-    given: BTreeSet<PolicyKey>,
+    set_keys: BTreeSet<PolicyKey>,
     findings: Vec<PolicyFinding>,
 }
 
-impl Compiler<'_> {
-    fn fs(&mut self, document: &PolicyDocument, policy: &mut CompiledPolicy) {
+impl LayerCompiler<'_> {
+    fn compile_fs(&mut self, document: &PolicyDocument, policy: &mut CompiledPolicy) {
         let Some(fs) = &document.fs else { return };
         if let Some(mode) = &fs.workspace {
-            policy.fs.workspace = self.ruled(PolicyKey::FsWorkspace, mode.value, mode.place);
+            policy.fs.workspace = self.with_rule(PolicyKey::FsWorkspace, mode.value, mode.position);
         }
         if let Some(list) = &fs.read {
-            policy.fs.read = self.allow(PolicyKey::FsRead, list, PathPrefix::parse);
+            policy.fs.read = self.compile_allow_list(PolicyKey::FsRead, list, PathPrefix::parse);
         }
         if let Some(list) = &fs.write {
-            policy.fs.write = self.allow(PolicyKey::FsWrite, list, PathPrefix::parse);
+            policy.fs.write = self.compile_allow_list(PolicyKey::FsWrite, list, PathPrefix::parse);
         }
         if let Some(list) = &fs.deny_read {
             policy.fs.deny_read = DenyList::new(self.entries(PolicyKey::FsDenyRead, list, PathGlob::parse));
@@ -84,31 +86,31 @@ impl Compiler<'_> {
         }
     }
 
-    fn net(&mut self, document: &PolicyDocument, policy: &mut CompiledPolicy) {
+    fn compile_net(&mut self, document: &PolicyDocument, policy: &mut CompiledPolicy) {
         let Some(net) = &document.net else { return };
         if let Some(enabled) = &net.enabled {
-            policy.net.enabled = self.ruled(PolicyKey::NetEnabled, enabled.value, enabled.place);
+            policy.net.enabled = self.with_rule(PolicyKey::NetEnabled, enabled.value, enabled.position);
         }
         if let Some(list) = &net.allowlist {
-            policy.net.allowlist = self.allow(PolicyKey::NetAllowlist, list, ReachPattern::parse);
+            policy.net.allowlist = self.compile_allow_list(PolicyKey::NetAllowlist, list, ConnectionPattern::parse);
         }
         if let Some(list) = &net.denylist {
-            policy.net.denylist = DenyList::new(self.entries(PolicyKey::NetDenylist, list, Denied::parse));
+            policy.net.denylist = DenyList::new(self.entries(PolicyKey::NetDenylist, list, DenyPattern::parse));
         }
         if let Some(list) = &net.intercept {
             policy.net.intercept = DenyList::new(self.entries(PolicyKey::NetIntercept, list, EndpointPattern::parse));
         }
         if let Some(dns) = &net.dns {
-            policy.net.dns = self.ruled(PolicyKey::NetDns, dns.value, dns.place);
+            policy.net.dns = self.with_rule(PolicyKey::NetDns, dns.value, dns.position);
         }
         if let Some(list) = &net.inject {
-            policy.net.inject = self.allow(PolicyKey::NetInject, list, InjectPattern::parse);
-            self.injections(list, &policy.net);
+            policy.net.inject = self.compile_allow_list(PolicyKey::NetInject, list, InjectPattern::parse);
+            self.check_injections(list, &policy.net);
         }
     }
 
-    /// A header is set in one way, and only where requests are seen: what could never happen is a mistake.
-    fn injections(&mut self, list: &Texts, net: &NetRules) {
+    /// Reports contradictory injections, and injections into TLS that the proxy does not intercept.
+    fn check_injections(&mut self, list: &TextList, net: &NetRules) {
         let parsed: Vec<_> = list
             .value
             .iter()
@@ -116,21 +118,21 @@ impl Compiler<'_> {
             .collect();
         for (number, (entry, written)) in parsed.iter().enumerate() {
             if let Some((other, _)) = parsed[..number].iter().find(|(other, _)| entry.contradicts(other)) {
-                let bad = BadValue::new(format!("`{entry}` and `{other}` set one header of one host"));
-                self.wrong(bad.with_help("keep one of the two"), written.place);
+                let bad = InvalidValue::new(format!("`{entry}` and `{other}` set the same header of the same host"));
+                self.report(bad.with_help("remove one of them"), written.position);
             }
             let opened = net.intercept.find(|pattern| pattern.covers(&entry.endpoint)).is_some();
-            // Other layers may open what a narrowing speaks of; a base stands for itself.
+            // Another layer may intercept the host of a narrowing layer. A base layer must be complete.
             if self.layer == LayerName::Base && entry.endpoint.is_usually_tls() && !opened {
-                let bad = BadValue::new(format!("`{entry}` is injected into TLS that is not opened"));
-                let help = format!("add \"{}\" under `net.intercept`, or name the port of plain HTTP", entry.endpoint);
-                self.wrong(bad.with_help(help), written.place);
+                let bad = InvalidValue::new(format!("cannot inject `{entry}`: TLS to this host is not intercepted"));
+                let help = format!("add \"{}\" under `net.intercept`, or name a port with plain HTTP", entry.endpoint);
+                self.report(bad.with_help(help), written.position);
             }
         }
     }
 
-    fn limits(&mut self, document: &PolicyDocument, policy: &mut CompiledPolicy) {
-        let empty = Proc::default();
+    fn compile_limits(&mut self, document: &PolicyDocument, policy: &mut CompiledPolicy) {
+        let empty = ProcSection::default();
         let proc = document.proc.as_ref().unwrap_or(&empty);
         let models = document.models.as_ref();
         let written = [
@@ -146,18 +148,18 @@ impl Compiler<'_> {
         ];
         for (key, text) in written {
             let Some(text) = text else { continue };
-            match bound::parse(key, &text.value) {
+            match limit::parse(key, &text.value) {
                 Ok(value) => {
-                    let rule = self.rule(key, &bound::show(key, value), text.place);
-                    policy.bounds.insert(key, WithRule::new(value, rule));
+                    let rule = self.rule(key, &limit::show(key, value), text.position);
+                    policy.limits.insert(key, WithRule::new(value, rule));
                 }
-                Err(bad) => self.wrong(bad, text.place),
+                Err(bad) => self.report(bad, text.position),
             }
-            self.given.insert(key);
+            self.set_keys.insert(key);
         }
     }
 
-    fn degrade(&mut self, degrade: &Degrade, policy: &mut CompiledPolicy) {
+    fn compile_degrade(&mut self, degrade: &DegradeSection, policy: &mut CompiledPolicy) {
         let written = [
             (PolicyKey::DegradeCpus, &degrade.cpus),
             (PolicyKey::DegradeMemory, &degrade.memory),
@@ -167,98 +169,99 @@ impl Compiler<'_> {
         ];
         for (key, means) in written {
             let Some(means) = means else { continue };
-            if !accepted(key).contains(&means.value) {
-                let words: Vec<_> = accepted(key).iter().map(|means| means.as_str()).collect();
-                let bad = BadValue::new(format!("`{key}` has no means `{}`", means.value.as_str()));
-                self.wrong(bad.with_help(format!("means here: {}", words.join(", "))), means.place);
+            if !accepted_means(key).contains(&means.value) {
+                let words: Vec<_> = accepted_means(key).iter().map(|means| means.as_str()).collect();
+                let bad = InvalidValue::new(format!("`{key}` does not accept `{}`", means.value.as_str()));
+                self.report(bad.with_help(format!("accepted here: {}", words.join(", "))), means.position);
             }
-            let ruled = self.ruled(key, means.value, means.place);
+            let ruled = self.with_rule(key, means.value, means.position);
             policy.degrade.insert(key, ruled);
         }
     }
 
-    /// A gate is built whole: an absent `allow` allows nothing in a base and has no opinion elsewhere.
-    fn tools(&mut self, tools: &Tools, policy: &mut CompiledPolicy) {
+    /// Compiles the tool lists as one gate. An absent `allow` allows nothing in a base and has no opinion in other
+    /// layers.
+    fn compile_tools(&mut self, tools: &ToolsSection, policy: &mut CompiledPolicy) {
         if tools.allow.is_none() && tools.ask.is_none() && tools.deny.is_none() {
             return;
         }
         let absent = policy.tools.gates().first().cloned();
-        let place = [&tools.allow, &tools.ask, &tools.deny].into_iter().flatten().next().map(|list| list.place);
+        let position = [&tools.allow, &tools.ask, &tools.deny].into_iter().flatten().next().map(|list| list.position);
         let mut list =
-            |key, texts: &Option<Texts>| texts.as_ref().map(|texts| self.entries(key, texts, ToolPattern::parse));
+            |key, texts: &Option<TextList>| texts.as_ref().map(|texts| self.entries(key, texts, ToolPattern::parse));
         let allow = list(PolicyKey::ToolsAllow, &tools.allow);
         let ask = list(PolicyKey::ToolsAsk, &tools.ask);
         let deny = list(PolicyKey::ToolsDeny, &tools.deny);
         let count = allow.as_ref().map_or(0, Vec::len) + ask.as_ref().map_or(0, Vec::len);
         let rule = self.rule_text(
-            format!("tools.allow and tools.ask have {}, none match", entries(count)),
-            place.unwrap_or_default(),
+            format!("tools.allow and tools.ask have {}, none match", entry_count(count)),
+            position.unwrap_or_default(),
         );
-        policy.tools = Gates::one(Gate {
+        policy.tools = ToolGates::one(ToolGate {
             allow: allow.or_else(|| absent.as_ref().and_then(|gate| gate.allow.clone())),
             ask: ask.or_else(|| absent.as_ref().map(|gate| gate.ask.clone())).unwrap_or_default(),
             deny: deny.or_else(|| absent.as_ref().map(|gate| gate.deny.clone())).unwrap_or_default(),
-            otherwise: WithRule::new((), rule),
+            default_rule: WithRule::new((), rule),
         });
     }
 
-    fn allow<P: Pattern>(
+    fn compile_allow_list<P: Pattern>(
         &mut self,
         key: PolicyKey,
-        list: &Texts,
-        parse: impl Fn(&str) -> Result<P, BadValue>,
+        list: &TextList,
+        parse: impl Fn(&str) -> Result<P, InvalidValue>,
     ) -> AllowLists<P> {
         let parsed = self.entries(key, list, parse);
         let text = match parsed.len() {
             0 => format!("{key} is empty"),
-            count => format!("{key} has {}, none match", entries(count)),
+            count => format!("{key} has {}, none match", entry_count(count)),
         };
-        AllowLists::one(AllowList::new(parsed, self.rule_text(text, list.place)))
+        AllowLists::one(AllowList::new(parsed, self.rule_text(text, list.position)))
     }
 
     fn entries<P: Display>(
         &mut self,
         key: PolicyKey,
-        list: &Texts,
-        parse: impl Fn(&str) -> Result<P, BadValue>,
+        list: &TextList,
+        parse: impl Fn(&str) -> Result<P, InvalidValue>,
     ) -> Vec<WithRule<P>> {
-        self.given.insert(key);
+        self.set_keys.insert(key);
         let mut parsed = Vec::new();
-        for Spanned { value, place } in &list.value {
-            match showable(value).and_then(|()| parse(value)) {
+        for Spanned { value, position } in &list.value {
+            match check_printable(value).and_then(|()| parse(value)) {
                 Ok(pattern) => {
-                    let rule = self.rule_text(format!("{key}: \"{pattern}\""), *place);
+                    let rule = self.rule_text(format!("{key}: \"{pattern}\""), *position);
                     parsed.push(WithRule::new(pattern, rule));
                 }
-                Err(bad) => self.wrong(bad, *place),
+                Err(bad) => self.report(bad, *position),
             }
         }
         parsed
     }
 
-    fn ruled<T: ToString>(&mut self, key: PolicyKey, value: T, place: SourcePosition) -> WithRule<T> {
-        self.given.insert(key);
-        let rule = self.rule(key, &value.to_string(), place);
+    fn with_rule<T: ToString>(&mut self, key: PolicyKey, value: T, position: SourcePosition) -> WithRule<T> {
+        self.set_keys.insert(key);
+        let rule = self.rule(key, &value.to_string(), position);
         WithRule::new(value, rule)
     }
 
-    fn rule(&self, key: PolicyKey, value: &str, place: SourcePosition) -> RuleRef {
-        self.rule_text(format!("{key}: {value}"), place)
+    fn rule(&self, key: PolicyKey, value: &str, position: SourcePosition) -> RuleRef {
+        self.rule_text(format!("{key}: {value}"), position)
     }
 
-    fn rule_text(&self, text: String, place: SourcePosition) -> RuleRef {
-        let line = (place.line > 0).then_some(place.line);
+    fn rule_text(&self, text: String, position: SourcePosition) -> RuleRef {
+        let line = (position.line > 0).then_some(position.line);
         RuleRef { file: self.source.name().to_owned(), line, text, layer: self.layer }
     }
 
-    fn wrong(&mut self, bad: BadValue, place: SourcePosition) {
-        self.findings.push(PolicyFinding::new(self.source, bad.why).at(Some(place)).with_help(bad.help));
+    fn report(&mut self, bad: InvalidValue, position: SourcePosition) {
+        self.findings.push(PolicyFinding::new(self.source, bad.message).at(Some(position)).with_help(bad.help));
     }
 }
 
-/// The means that there are for a key. Limits of processes can say nothing about processors, files or disks, and a disk
-/// is always limited.
-fn accepted(key: PolicyKey) -> &'static [EnforcementMeans] {
+/// Returns the means that exist for a key. A process limit (rlimit) cannot limit CPUs, Landlock or the disk, and the
+/// disk is always limited.
+fn accepted_means(key: PolicyKey) -> &'static [EnforcementMeans] {
     match key {
         PolicyKey::DegradeDisk => &[EnforcementMeans::Enforced],
         PolicyKey::DegradeCpus | PolicyKey::DegradeLandlock => &[EnforcementMeans::Enforced, EnforcementMeans::None],
@@ -266,15 +269,15 @@ fn accepted(key: PolicyKey) -> &'static [EnforcementMeans] {
     }
 }
 
-/// Rules are shown on terminals, in logs and in answers: one that could not be read there is refused.
-fn showable(text: &str) -> Result<(), BadValue> {
-    if !text.contains(|c| is_harmful(c) || matches!(c, '\n' | '\t')) {
+/// Rejects control characters: rules are shown on terminals, in logs and in responses.
+fn check_printable(text: &str) -> Result<(), InvalidValue> {
+    if !text.contains(|c| is_terminal_control(c) || matches!(c, '\n' | '\t')) {
         return Ok(());
     }
-    Err(BadValue::new("an entry has a character in it that cannot be shown")
-        .with_help("write printable characters only"))
+    Err(InvalidValue::new("the entry contains a character that cannot be printed")
+        .with_help("use printable characters only"))
 }
 
-fn entries(count: usize) -> String {
+fn entry_count(count: usize) -> String {
     if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
 }

@@ -1,4 +1,4 @@
-//! What may be asked, and the answer with the rule that gave it.
+//! Actions, and decisions with the rule that decided.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,59 +8,59 @@ use serde::Serialize;
 use crate::pattern::{DEFAULT_PORT, HostError, parse_port, split_port};
 use crate::rule::RuleRef;
 
-/// The port of plain HTTP.
+/// Default port of plain HTTP.
 const HTTP_PORT: u16 = 80;
 
-/// Something an agent wants to do.
+/// An action that an agent wants to perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Connect to a host, as the request names it.
+    /// Open a TLS connection to a host.
     Net {
-        /// Name or address, unparsed: reading it strictly is part of the decision.
+        /// Name or address, not yet parsed: strict parsing is part of the decision.
         host: String,
         /// Port.
         port: u16,
     },
-    /// Send a host anything at all, through a tunnel that nobody looks into.
+    /// Open a tunnel to a host that may carry any protocol.
     Raw {
-        /// Name or address, unparsed.
+        /// Name or address, not yet parsed.
         host: String,
         /// Port.
         port: u16,
     },
-    /// Ask a host for something where the request is seen: plain HTTP, or TLS that is opened.
+    /// Send a request that the proxy can read: plain HTTP, or intercepted TLS.
     Http {
-        /// Name or address, unparsed.
+        /// Name or address, not yet parsed.
         host: String,
         /// Port.
         port: u16,
-        /// Method, in capital letters.
+        /// Method, in upper case.
         method: String,
-        /// Path, as it was written; a query is no part of the decision.
+        /// Path as written. The query is not part of the decision.
         path: String,
     },
-    /// Ask a host for something over TLS. The request is seen where the policy has TLS opened; else it is a connection.
+    /// Send a request over TLS. If the policy does not intercept the host, this is decided as a connection.
     Https {
-        /// Name or address, unparsed.
+        /// Name or address, not yet parsed.
         host: String,
         /// Port.
         port: u16,
-        /// Method, in capital letters.
+        /// Method, in upper case.
         method: String,
-        /// Path, as it was written.
+        /// Path as written.
         path: String,
     },
-    /// Read a path as seen inside; a relative one is in the workspace.
+    /// Read a path inside the sandbox. A relative path is in the workspace.
     Read(PathBuf),
-    /// Change, make or delete a path as seen inside.
+    /// Create, change or delete a path inside the sandbox.
     Write(PathBuf),
-    /// Run a command by the agent's shell tool.
+    /// Run a command with the agent's shell tool.
     Exec(Vec<String>),
     /// Call a tool.
     Tool {
-        /// Its name.
+        /// Name of the tool.
         name: String,
-        /// What the argument patterns are matched against: the command, the path.
+        /// Text that argument patterns match: the command or the path.
         argument: String,
     },
     /// Call a model.
@@ -68,21 +68,21 @@ pub enum Action {
 }
 
 impl Action {
-    /// A connection as `HOST:PORT`; without a port, 443. The host is read strictly only when it is decided on, so
-    /// that a strange one is answered like any other: no, and why.
+    /// Returns a connection to `HOST[:PORT]`; the default port is 443. The host is parsed when the action is decided,
+    /// so that an invalid host gets a decision as well.
     pub fn net(text: &str) -> Result<Self, HostError> {
-        let (host, port) = place(text)?;
+        let (host, port) = split_endpoint(text)?;
         Ok(Self::Net { host, port })
     }
 
-    /// A tunnel for anything as `HOST:PORT`; without a port, 443.
+    /// Returns a raw tunnel to `HOST[:PORT]`; the default port is 443.
     pub fn raw(text: &str) -> Result<Self, HostError> {
-        let (host, port) = place(text)?;
+        let (host, port) = split_endpoint(text)?;
         Ok(Self::Raw { host, port })
     }
 
-    /// A request as `METHOD` and `http[s]://HOST[:PORT]/PATH`; without a port, the usual one. Path and host are read
-    /// when they are decided on.
+    /// Returns a request with `method` to `http[s]://HOST[:PORT]/PATH`. Host and path are parsed when the action is
+    /// decided.
     pub fn http(method: &str, url: &str) -> Result<Self, HostError> {
         let (usual, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
             (Some(rest), _) => (HTTP_PORT, rest),
@@ -102,8 +102,8 @@ impl Action {
     }
 }
 
-/// A host, not read yet, and its port.
-fn place(text: &str) -> Result<(String, u16), HostError> {
+/// Splits a host, not yet parsed, from its port.
+fn split_endpoint(text: &str) -> Result<(String, u16), HostError> {
     let (host, port) = split_port(text);
     Ok((host.to_owned(), port.map_or(Ok(DEFAULT_PORT), parse_port)?))
 }
@@ -124,15 +124,15 @@ impl fmt::Display for Action {
     }
 }
 
-/// The answer, strictest first.
+/// The answer to an action, strictest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// No.
+    /// Denied.
     Deny,
-    /// A person decides.
+    /// A person is asked.
     Ask,
-    /// Yes.
+    /// Allowed.
     Allow,
 }
 
@@ -146,14 +146,14 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// An answer and the rule that gave it.
+/// The answer to an action and the rule that decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Decision {
     /// The answer.
     pub allowed: Verdict,
     /// The rule that decided.
     pub rule: RuleRef,
-    /// What would have to be written for another answer, where a policy can give one.
+    /// The change to the policy that would lead to another answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
 }
@@ -172,7 +172,7 @@ impl Decision {
         self
     }
 
-    /// Whether the answer is yes, without asking anyone.
+    /// Returns whether the action is allowed without asking a person.
     pub fn is_allowed(&self) -> bool {
         self.allowed == Verdict::Allow
     }

@@ -1,13 +1,13 @@
-//! What another policy would change, and in which direction.
+//! Differences between two policies, and whether each allows more or less.
 
 use serde::Serialize;
 
-use crate::inspect::{Item, Value};
 use crate::key::PolicyKey;
+use crate::key_value::{KeyValue, ValueEntry};
 use crate::pattern::Pattern;
 use crate::policy::CompiledPolicy;
 
-/// Which way a key changes.
+/// The direction of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeDirection {
@@ -15,30 +15,30 @@ pub enum ChangeDirection {
     Wider,
     /// Less is allowed.
     Narrower,
-    /// Some more and some less, or neither can be told.
+    /// Some more and some less, or not comparable.
     Both,
 }
 
-/// One key that differs.
+/// A key with different values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeyChange {
     /// The key.
     pub key: PolicyKey,
-    /// Which way.
+    /// The direction of the change.
     pub direction: ChangeDirection,
-    /// What it was.
+    /// The old value.
     pub before: String,
-    /// What it becomes.
+    /// The new value.
     pub after: String,
-    /// Entries of a list that come.
+    /// Entries that are new in the list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<String>,
-    /// Entries of a list that go.
+    /// Entries that are missing from the list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<String>,
 }
 
-/// Every key on which `after` differs from `before`.
+/// Returns every key whose value differs between `before` and `after`.
 pub fn diff(before: &CompiledPolicy, after: &CompiledPolicy) -> Vec<KeyChange> {
     let meet = before.meet(after);
     let change = |key: &PolicyKey| {
@@ -56,7 +56,7 @@ pub fn diff(before: &CompiledPolicy, after: &CompiledPolicy) -> Vec<KeyChange> {
     PolicyKey::ALL.iter().filter_map(change).collect()
 }
 
-/// Of two values the one that equals their meet is the narrower one.
+/// Compares two values with their intersection: the value that equals it is the narrower one.
 fn direction(meet: &str, before: &str, after: &str) -> ChangeDirection {
     match (meet == before, meet == after) {
         (true, false) => ChangeDirection::Wider,
@@ -65,12 +65,12 @@ fn direction(meet: &str, before: &str, after: &str) -> ChangeDirection {
     }
 }
 
-/// Gates meet as wholes, so their lists are compared by what they cover.
+/// Compares tool lists by what they cover, because tool gates are intersected as a whole.
 fn tools(before: &CompiledPolicy, after: &CompiledPolicy, key: PolicyKey) -> ChangeDirection {
     let covers = |wide: &CompiledPolicy, narrow: &CompiledPolicy| match key {
-        PolicyKey::ToolsDeny => within(wide.tools.denied().collect(), narrow.tools.denied().collect()),
-        PolicyKey::ToolsAllow => within(narrow.tools.allowed().collect(), wide.tools.allowed().collect()),
-        // To be asked is more than nothing and less than a yes; which it replaces stands in another list.
+        PolicyKey::ToolsDeny => within(wide.tools.deny_entries().collect(), narrow.tools.deny_entries().collect()),
+        PolicyKey::ToolsAllow => within(narrow.tools.allow_entries().collect(), wide.tools.allow_entries().collect()),
+        // `ask` is wider than a denial and narrower than `allow`. The other lists decide which of the two it replaces.
         _ => false,
     };
     match (covers(after, before), covers(before, after)) {
@@ -84,9 +84,9 @@ fn within<P: Pattern>(narrow: Vec<&crate::rule::WithRule<P>>, wide: Vec<&crate::
     narrow.iter().all(|entry| wide.iter().any(|other| other.value.covers(&entry.value)))
 }
 
-/// The entries of one list that the other one lacks.
-fn missing(from: &Value, other: &Value) -> Vec<String> {
-    let (Value::Lists(_), known) = (from, other.items()) else { return Vec::new() };
-    let lacks = |item: &Item| !known.iter().any(|known| known.text == item.text);
-    from.items().into_iter().filter(lacks).map(|item| item.text).collect()
+/// Returns the entries of `from` that `other` lacks.
+fn missing(from: &KeyValue, other: &KeyValue) -> Vec<String> {
+    let (KeyValue::Lists(_), known) = (from, other.entries()) else { return Vec::new() };
+    let lacks = |item: &ValueEntry| !known.iter().any(|known| known.text == item.text);
+    from.entries().into_iter().filter(lacks).map(|item| item.text).collect()
 }

@@ -1,14 +1,12 @@
-//! What a policy file says, before anything is made of it.
+//! The content of a policy file, before it is compiled.
 //!
-//! Every key is optional: whether an absent key means "the strictest" or "no opinion" depends on the
-//! role the file plays, which is not known here. Values keep the text and the place they were written
-//! with; their meaning is found in `compile`.
+//! Every key is optional. An absent key means "strictest" or "no opinion", depending on the layer; the document does
+//! not know its layer. Values keep their text and position; `compile` parses them.
 
-mod assign;
+mod assignment;
 mod mode;
 mod parse;
-mod plain;
-mod shape;
+mod value_schema;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,193 +24,201 @@ use crate::source::Spanned;
 pub struct PolicyDocument {
     /// Version of the format; only `1` exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<shape::Version>")]
+    #[schemars(with = "Option<value_schema::Version>")]
     pub(crate) version: Option<Spanned<String>>,
-    /// Files: the workspace, and what of the host is shown beside it.
+    /// Files: the workspace, and host paths that are visible outside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) fs: Option<Fs>,
-    /// What can be reached over the network, beside the model gateway.
+    pub(crate) fs: Option<FsSection>,
+    /// Network access in addition to the model gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) net: Option<Net>,
-    /// What processes may use.
+    pub(crate) net: Option<NetSection>,
+    /// Resource limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) proc: Option<Proc>,
-    /// Weaker means that are accepted, key by key, where a machine has nothing better.
+    pub(crate) proc: Option<ProcSection>,
+    /// Weaker ways to enforce a limit that are acceptable on a machine without better ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) degrade: Option<Degrade>,
-    /// The environment.
+    pub(crate) degrade: Option<DegradeSection>,
+    /// Environment variables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) env: Option<Env>,
-    /// Models and money.
+    pub(crate) env: Option<EnvSection>,
+    /// Models and budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) models: Option<Models>,
-    /// The gate for tool calls.
+    pub(crate) models: Option<ModelsSection>,
+    /// Rules for tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) tools: Option<Tools>,
+    pub(crate) tools: Option<ToolsSection>,
 }
 
-/// A list of texts, each with its place.
-pub(crate) type Texts = Spanned<Vec<Spanned<String>>>;
+/// A list of texts with their positions.
+pub(crate) type TextList = Spanned<Vec<Spanned<String>>>;
 
-/// Files: the workspace, and what of the host is shown beside it.
+/// Files: the workspace, and host paths that are visible outside it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Fs {
-    /// How the workspace is shown.
+#[schemars(rename = "Fs")]
+pub(crate) struct FsSection {
+    /// How the workspace is mounted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) workspace: Option<Spanned<WorkspaceMode>>,
-    /// Absolute host paths shown read-only, with everything below them.
+    /// Absolute host paths, mounted read-only with everything below them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<shape::AbsolutePath>>")]
-    pub(crate) read: Option<Texts>,
-    /// Absolute host paths shown writable, beside the workspace.
+    #[schemars(with = "Option<Vec<value_schema::AbsolutePath>>")]
+    pub(crate) read: Option<TextList>,
+    /// Absolute host paths, mounted writable, outside the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<shape::AbsolutePath>>")]
-    pub(crate) write: Option<Texts>,
-    /// Globs, relative to the workspace, of what is hidden. `**/.env` matches at the top too; a matched directory is
-    /// hidden whole.
+    #[schemars(with = "Option<Vec<value_schema::AbsolutePath>>")]
+    pub(crate) write: Option<TextList>,
+    /// Globs of hidden files, relative to the workspace. `**/.env` also matches at the top. A directory that matches is
+    /// hidden completely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<shape::Glob>>")]
-    pub(crate) deny_read: Option<Texts>,
-    /// Globs, relative to the workspace, of what is never changed, whether it exists yet or not.
+    #[schemars(with = "Option<Vec<value_schema::Glob>>")]
+    pub(crate) deny_read: Option<TextList>,
+    /// Globs of files that cannot be created or changed, relative to the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<shape::Glob>>")]
-    pub(crate) deny_write: Option<Texts>,
+    #[schemars(with = "Option<Vec<value_schema::Glob>>")]
+    pub(crate) deny_write: Option<TextList>,
 }
 
-/// What can be reached over the network, beside the model gateway.
+/// Network access in addition to the model gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Net {
-    /// `false`: only the model gateway can be reached.
+#[schemars(rename = "Net")]
+pub(crate) struct NetSection {
+    /// `false`: only the model gateway is reachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) enabled: Option<Spanned<bool>>,
-    /// Hosts that can be reached. Without a port, 443 is meant; `:*` means every port. Methods before a host and a path
-    /// after it let those requests through alone, where requests are seen: over plain HTTP, and where TLS is opened. `raw`
-    /// before a host lets a tunnel carry anything, where else it carries TLS. An empty list is closed.
+    /// Hosts that can be reached. The default port is 443; `:*` means every port. Methods before a host and a path
+    /// after it limit the entry to those requests; this works for plain HTTP and for hosts in `intercept`. `raw` before
+    /// a host allows any protocol; other entries allow TLS only. An empty list allows no host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<shape::AllowedHost>>")]
-    pub(crate) allowlist: Option<Texts>,
-    /// Hosts and networks that are never reached, on top of the built-in ones. Without a port, every port is meant.
+    #[schemars(with = "Option<Vec<value_schema::AllowedHost>>")]
+    pub(crate) allowlist: Option<TextList>,
+    /// Hosts and networks that are always denied, in addition to the built-in ones. The default is every port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<shape::DeniedHost>>")]
-    pub(crate) denylist: Option<Texts>,
-    /// Hosts whose TLS is opened by the proxy, so that the methods and paths of each request are seen and judged, and
-    /// nothing but HTTP goes through. Without a port, 443 is meant. The certificate is trusted in this sandbox alone.
+    #[schemars(with = "Option<Vec<value_schema::DeniedHost>>")]
+    pub(crate) denylist: Option<TextList>,
+    /// Hosts whose TLS the proxy decrypts, so that rules can match the method and path of each request. Only HTTP
+    /// passes. The default port is 443. The proxy's certificate is trusted only inside this sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<shape::InterceptedHost>>")]
-    pub(crate) intercept: Option<Texts>,
-    /// Headers that the proxy sets on requests to a host, with a credential of the host's configuration that is never
-    /// inside. The host's TLS must be opened, or plain HTTP spoken on the port. Without a port, 443 is meant.
+    #[schemars(with = "Option<Vec<value_schema::InterceptedHost>>")]
+    pub(crate) intercept: Option<TextList>,
+    /// Headers that the proxy adds to requests to a host. The value contains a credential from the host's
+    /// configuration, which the sandbox never sees. The host must be in `intercept`, or the port must use plain HTTP.
+    /// The default port is 443.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<shape::InjectedHeader>>")]
-    pub(crate) inject: Option<Texts>,
-    /// `stub`: a server inside gives every name of `allowlist` one address that leads nowhere, for programs that look a
-    /// name up before they speak to the proxy. It asks nobody, so no name leaves the host by it.
+    #[schemars(with = "Option<Vec<value_schema::InjectedHeader>>")]
+    pub(crate) inject: Option<TextList>,
+    /// `stub`: a DNS server inside the sandbox answers every name of `allowlist` with one placeholder address, for
+    /// programs that resolve names before they use the proxy. It sends no query to the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) dns: Option<Spanned<DnsMode>>,
 }
 
-/// What processes may use.
+/// Resource limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Proc {
-    /// Processors, in thousandths at the finest.
+#[schemars(rename = "Proc")]
+pub(crate) struct ProcSection {
+    /// Number of CPUs, with at most three decimals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<shape::Processors>")]
+    #[schemars(with = "Option<value_schema::Processors>")]
     pub(crate) cpus: Option<Spanned<String>>,
-    /// Memory of all processes together; there is no swap.
+    /// Memory of all processes together. There is no swap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<shape::Size>")]
+    #[schemars(with = "Option<value_schema::Size>")]
     pub(crate) memory: Option<Spanned<String>>,
-    /// Processes and threads alive at once.
+    /// Number of processes and threads at one time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<shape::Count>")]
+    #[schemars(with = "Option<value_schema::Count>")]
     pub(crate) pids: Option<Spanned<String>>,
-    /// Wall time of a command or a turn, before everything is killed.
+    /// Wall-clock time of a command or turn. All processes are killed when it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<shape::Duration>")]
+    #[schemars(with = "Option<value_schema::Duration>")]
     pub(crate) timeout: Option<Spanned<String>>,
-    /// Bytes kept of each of stdout and stderr.
+    /// Bytes of output that are kept, for stdout and stderr each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<shape::Size>")]
+    #[schemars(with = "Option<value_schema::Size>")]
     pub(crate) output: Option<Spanned<String>>,
-    /// Bytes that can be written to the workspace layer and to `/tmp`. They lie in memory, and are counted in
-    /// `memory` too where that is enforced.
+    /// Bytes that can be written to the workspace layer and to `/tmp`. They are held in memory and also count towards
+    /// an enforced `memory` limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<shape::Size>")]
+    #[schemars(with = "Option<value_schema::Size>")]
     pub(crate) disk: Option<Spanned<String>>,
-    /// Open files of a process.
+    /// Open files per process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<shape::Count>")]
+    #[schemars(with = "Option<value_schema::Count>")]
     pub(crate) nofile: Option<Spanned<String>>,
 }
 
-/// Weaker means that are accepted, key by key, where a machine has nothing better.
+/// Weaker ways to enforce a limit that are acceptable on a machine without better ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Degrade {
-    /// The weakest means accepted for `proc.cpus`: `enforced` or `none`.
+#[schemars(rename = "Degrade")]
+pub(crate) struct DegradeSection {
+    /// The weakest acceptable means for `proc.cpus`: `enforced` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cpus: Option<Spanned<EnforcementMeans>>,
-    /// The weakest means accepted for `proc.memory`. `rlimit` limits the private memory of each process alone; what they
-    /// share, and files in memory (memfd, tmpfs), are beside that.
+    /// The weakest acceptable means for `proc.memory`. `rlimit` limits the private memory of each process; shared
+    /// memory and files in memory (memfd, tmpfs) are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<Spanned<EnforcementMeans>>,
-    /// The weakest means accepted for `proc.pids`. `rlimit` counts processes and threads by their user: before Linux
-    /// 5.14, whatever else runs as that user counts too.
+    /// The weakest acceptable means for `proc.pids`. `rlimit` counts the processes and threads of a user; before Linux
+    /// 5.14 this includes other processes of the same user on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pids: Option<Spanned<EnforcementMeans>>,
-    /// `enforced`: `proc.disk` is kept on every machine, and nothing weaker can be accepted.
+    /// Always `enforced`: `proc.disk` works on every machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) disk: Option<Spanned<EnforcementMeans>>,
-    /// `enforced`, or `none`: the mounts alone may guard the files, on a kernel without Landlock.
+    /// `enforced`, or `none`: on a kernel without Landlock, only the mounts protect files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) landlock: Option<Spanned<EnforcementMeans>>,
 }
 
-/// The environment.
+/// Environment variables.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Env {
-    /// Names of variables passed from the host. Model keys are refused: the agent never holds one.
+#[schemars(rename = "Env")]
+pub(crate) struct EnvSection {
+    /// Names of variables that are passed from the host. Model API keys are rejected: the agent never holds one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<shape::VariableName>>")]
-    pub(crate) pass: Option<Texts>,
+    #[schemars(with = "Option<Vec<value_schema::VariableName>>")]
+    pub(crate) pass: Option<TextList>,
 }
 
-/// Models and money.
+/// Models and budget.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Models {
-    /// Models that may be called; `*` stands for any text.
+#[schemars(rename = "Models")]
+pub(crate) struct ModelsSection {
+    /// Names of models that can be called; `*` matches any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<shape::NamePattern>>")]
-    pub(crate) allow: Option<Texts>,
-    /// What a session may spend, in dollars.
+    #[schemars(with = "Option<Vec<value_schema::NamePattern>>")]
+    pub(crate) allow: Option<TextList>,
+    /// The most that a session can spend, in US dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<shape::Dollars>")]
+    #[schemars(with = "Option<value_schema::Dollars>")]
     pub(crate) budget_usd: Option<Spanned<String>>,
-    /// Model calls of a session.
+    /// The maximum number of model calls of a session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<shape::Count>")]
+    #[schemars(with = "Option<value_schema::Count>")]
     pub(crate) max_requests: Option<Spanned<String>>,
 }
 
-/// The gate for tool calls: `deny` wins over `ask`, `ask` over `allow`; what none of them names is denied.
+/// Rules for tool calls. `deny` takes precedence over `ask`, and `ask` over `allow`. Other calls are denied.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Tools {
-    /// Calls that pass.
+#[schemars(rename = "Tools")]
+pub(crate) struct ToolsSection {
+    /// Calls that are allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<shape::ToolPattern>>")]
-    pub(crate) allow: Option<Texts>,
-    /// Calls a person is asked about.
+    #[schemars(with = "Option<Vec<value_schema::ToolPattern>>")]
+    pub(crate) allow: Option<TextList>,
+    /// Calls that need a person's approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<shape::ToolPattern>>")]
-    pub(crate) ask: Option<Texts>,
-    /// Calls that never pass.
+    #[schemars(with = "Option<Vec<value_schema::ToolPattern>>")]
+    pub(crate) ask: Option<TextList>,
+    /// Calls that are always denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<shape::ToolPattern>>")]
-    pub(crate) deny: Option<Texts>,
+    #[schemars(with = "Option<Vec<value_schema::ToolPattern>>")]
+    pub(crate) deny: Option<TextList>,
 }

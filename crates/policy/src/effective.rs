@@ -1,4 +1,4 @@
-//! What a session may do, after all layers met: plain values for those who enforce it.
+//! The policy of one session: the intersection of all layers, as plain values for the code that enforces it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,145 +10,145 @@ use base::Digest;
 use serde::Serialize;
 
 use crate::decision::{Action, Decision};
-use crate::denials::FileDenials;
-use crate::deny::DenyGlobs;
+use crate::deny_list::DenyGlobs;
 use crate::document::{DnsMode, EnforcementMeans, WorkspaceMode};
 use crate::explain::Explanation;
+use crate::file_denials::FileDenials;
 use crate::key::PolicyKey;
-use crate::pattern::{Endpoint, InjectPattern, Injection, Pattern};
+use crate::pattern::{Endpoint, HeaderInjection, InjectPattern, Pattern};
 use crate::policy::CompiledPolicy;
 
-/// Keys that sessions of earlier versions did not have, with the value that says nothing.
-const LATER: [(&str, &str); 3] = [("net.intercept", "[]"), ("net.inject", "[]"), ("net.dns", "none")];
+/// Keys that older versions did not have, with their neutral value.
+const KEYS_ADDED_LATER: [(&str, &str); 3] = [("net.intercept", "[]"), ("net.inject", "[]"), ("net.dns", "none")];
 
 /// The policy of one session.
 ///
-/// Every getter is at least as strict as each layer that went in. A key no layer spoke of cannot occur,
-/// because a base fills in every key; were it to, the getter answers with the strictest value.
+/// Every getter is at least as strict as each layer. A base layer sets every key; if a key were missing anyway, the
+/// getter would return the strictest value.
 #[derive(Debug, Clone)]
 pub struct EffectivePolicy {
     policy: CompiledPolicy,
-    /// What nothing passes that is granted later.
+    /// The limit for later grants.
     pub(crate) ceiling: CompiledPolicy,
     deny_read: DenyGlobs,
     deny_write: DenyGlobs,
-    /// Made when somebody asks; every session does.
+    /// Computed on first use.
     digest: OnceLock<String>,
-    /// The same, in words.
-    pub(crate) sentences: OnceLock<Vec<Explanation>>,
-    /// The network in short: what is never reached is a long list.
+    /// Computed on first use.
+    pub(crate) explanations: OnceLock<Vec<Explanation>>,
+    /// Computed on first use, because the deny-list is long.
     net: OnceLock<NetPolicy>,
 }
 
 impl PartialEq for EffectivePolicy {
     fn eq(&self, other: &Self) -> bool {
-        // The rest is made of it.
+        // All other fields are derived from the policy.
         self.policy == other.policy
     }
 }
 
 impl Eq for EffectivePolicy {}
 
-/// Files.
+/// File access.
 #[derive(Debug, Clone)]
 pub struct FsPolicy {
-    /// How the workspace is shown.
+    /// How the workspace is mounted.
     pub workspace_mode: WorkspaceMode,
-    /// Host paths shown read-only.
+    /// Host paths mounted read-only.
     pub read_paths: Vec<PathBuf>,
-    /// Host paths shown writable.
+    /// Host paths mounted writable.
     pub write_paths: Vec<PathBuf>,
-    /// What in the workspace is hidden.
+    /// Hidden files of the workspace.
     pub deny_read: DenyGlobs,
-    /// What in the workspace is never changed.
+    /// Files of the workspace that cannot be changed.
     pub deny_write: DenyGlobs,
 }
 
-/// The network, in short; single connections are decided by [`EffectivePolicy::decide`].
+/// A summary of the network rules. [`EffectivePolicy::decide`] decides single connections.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NetPolicy {
-    /// Whether there is anything but the model gateway.
+    /// Whether anything except the model gateway can be reachable.
     pub enabled: bool,
-    /// What can be reached, in the words of the policy file.
+    /// Allowed hosts, as in the policy file.
     pub allowlist: Vec<String>,
-    /// What is never reached.
+    /// Denied hosts and networks.
     pub denylist: Vec<String>,
-    /// Where TLS is opened and each request judged.
+    /// Hosts whose TLS the proxy decrypts.
     pub intercept: Vec<String>,
-    /// Names of the credentials that the proxy sets in headers.
+    /// Names of the credentials that the proxy injects into headers.
     pub credentials: BTreeSet<String>,
-    /// Whether names are answered inside.
+    /// Whether a DNS server runs inside the sandbox.
     pub dns: DnsMode,
 }
 
 impl NetPolicy {
-    /// Whether the egress proxy has anything to do but refuse.
+    /// Returns whether the egress proxy can allow any connection.
     pub fn is_open(&self) -> bool {
         self.enabled && !self.allowlist.is_empty()
     }
 }
 
-/// What processes may use.
+/// Resource limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ResourceLimits {
-    /// Thousandths of a processor.
+    /// Thousandths of a CPU.
     pub cpu_millis: u64,
     /// Memory of all processes together.
     pub memory_bytes: u64,
-    /// Processes and threads alive at once.
+    /// Number of processes and threads at one time.
     pub pids: u64,
-    /// Wall time.
+    /// Wall-clock time.
     pub timeout: Duration,
-    /// Bytes kept of each of stdout and stderr.
+    /// Bytes of output that are kept, for stdout and stderr each.
     pub output_bytes: u64,
     /// Bytes that can be written.
     pub disk_bytes: u64,
-    /// Open files of a process.
+    /// Open files per process.
     pub nofile: u64,
 }
 
 impl ResourceLimits {
-    /// Processors, as a number people know.
-    #[allow(clippy::cast_precision_loss)] // For show; a machine has fewer than 2⁵² thousandths of a processor.
+    /// Returns the number of CPUs.
+    #[allow(clippy::cast_precision_loss)] // For display; a machine has fewer than 2⁵² thousandths of a CPU.
     pub fn cpus(&self) -> f64 {
         self.cpu_millis as f64 / 1000.0
     }
 }
 
-/// The weakest means accepted for each key.
+/// The weakest acceptable means for each limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DegradePolicy {
-    /// For processors.
+    /// For CPUs.
     pub cpus: EnforcementMeans,
     /// For memory.
     pub memory: EnforcementMeans,
     /// For processes.
     pub pids: EnforcementMeans,
-    /// For bytes written.
+    /// For the disk.
     pub disk: EnforcementMeans,
     /// For Landlock.
     pub landlock: EnforcementMeans,
 }
 
-/// Models and money.
+/// Models and budget.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ModelPolicy {
-    /// Lists of patterns; a model must be matched by each list.
+    /// Lists of patterns. A model must match each list.
     pub allow: Vec<Vec<String>>,
-    /// What may be spent, in pico-dollars.
+    /// The most that can be spent, in pico-dollars.
     pub budget_picos: u64,
-    /// How many calls may be made.
+    /// The maximum number of calls.
     pub max_requests: u64,
 }
 
-/// The tool gate of one layer; a call must pass every gate.
+/// The tool rules of one layer. A call must be allowed by every layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ToolRules {
-    /// Calls that pass; `None` when the layer has no opinion.
+    /// Allowed calls; `None` if the layer has no opinion.
     pub allow: Option<Vec<String>>,
-    /// Calls a person is asked about.
+    /// Calls that need a person's approval.
     pub ask: Vec<String>,
-    /// Calls that never pass.
+    /// Denied calls.
     pub deny: Vec<String>,
 }
 
@@ -158,41 +158,41 @@ impl EffectivePolicy {
             deny_read: DenyGlobs::new(&policy.fs.deny_read),
             deny_write: DenyGlobs::new(&policy.fs.deny_write),
             digest: OnceLock::new(),
-            sentences: OnceLock::new(),
+            explanations: OnceLock::new(),
             net: OnceLock::new(),
             policy,
             ceiling,
         }
     }
 
-    /// The compiled policy, rules included.
+    /// Returns the compiled policy with its rules.
     pub fn policy(&self) -> &CompiledPolicy {
         &self.policy
     }
 
-    /// Whether `action` may be done, and by which rule.
+    /// Decides `action` and returns the rule that decided.
     pub fn decide(&self, action: &Action) -> Decision {
         self.policy.decide(action)
     }
 
-    /// Whether an address that an allowed name was resolved to may be dialled.
+    /// Decides whether an address that an allowed name resolved to can be dialled.
     pub fn decide_address(&self, address: IpAddr, port: u16) -> Decision {
         self.policy.decide_address(address, port)
     }
 
-    /// Whether a tunnel to `endpoint` is opened, so that each request in it is judged.
+    /// Returns whether the proxy decrypts TLS to `endpoint`, so that each request is decided on its own.
     pub fn intercepts(&self, endpoint: &Endpoint) -> bool {
         self.policy.net.intercepting(endpoint).is_some()
     }
 
-    /// Whether a name may be known inside: some port of it may be reached.
+    /// Decides whether DNS answers `name`: at least one port of the host must be allowed.
     pub fn decide_name(&self, name: &str) -> Decision {
         self.policy.net.decide_name(name)
     }
 
-    /// The headers that the proxy sets on requests to `endpoint`, each once.
-    pub fn injections(&self, endpoint: &Endpoint) -> Vec<Injection> {
-        let mut found: Vec<Injection> =
+    /// Returns the headers that the proxy sets on requests to `endpoint`, each once.
+    pub fn injections(&self, endpoint: &Endpoint) -> Vec<HeaderInjection> {
+        let mut found: Vec<HeaderInjection> =
             self.injected().filter(|entry| entry.matches(endpoint)).map(|entry| entry.injection).collect();
         found.sort();
         found.dedup_by(|later, first| later.header == first.header);
@@ -203,15 +203,15 @@ impl EffectivePolicy {
         self.policy.net.inject.flatten().unwrap_or_default().into_iter().map(|entry| entry.value)
     }
 
-    /// Whether some request to a host whose TLS is opened may pass, and by which rule.
-    pub fn decide_opening(&self, host: &str, port: u16) -> Decision {
-        self.policy.net.decide_opening(host, port)
+    /// Decides whether any request to an intercepted host can be allowed.
+    pub fn decide_intercepted_host(&self, host: &str, port: u16) -> Decision {
+        self.policy.net.decide_intercepted_host(host, port)
     }
 
-    /// Files.
+    /// Returns the file access rules.
     pub fn fs(&self) -> FsPolicy {
         let fs = &self.policy.fs;
-        let paths = |lists: &crate::allow::AllowLists<crate::pattern::PathPrefix>| -> Vec<PathBuf> {
+        let paths = |lists: &crate::allow_list::AllowLists<crate::pattern::PathPrefix>| -> Vec<PathBuf> {
             let flat = lists.flatten().unwrap_or_default();
             flat.iter().map(|entry| entry.value.as_path().to_owned()).collect()
         };
@@ -224,23 +224,23 @@ impl EffectivePolicy {
         }
     }
 
-    /// What of the workspace is never written, in a form that can be stored.
+    /// Returns the write denials of the workspace in a form that can be stored.
     pub fn file_denials(&self) -> FileDenials {
         FileDenials::of(&self.policy)
     }
 
-    /// Who answers when a name is looked up inside.
-    pub fn name_service(&self) -> DnsMode {
+    /// Returns whether a DNS server runs inside the sandbox.
+    pub fn dns_mode(&self) -> DnsMode {
         let net = &self.policy.net;
         if net.enabled.value { net.dns.value } else { DnsMode::None }
     }
 
-    /// The network.
+    /// Returns a summary of the network rules.
     pub fn net(&self) -> &NetPolicy {
-        self.net.get_or_init(|| self.tell_net())
+        self.net.get_or_init(|| self.summarize_net())
     }
 
-    fn tell_net(&self) -> NetPolicy {
+    fn summarize_net(&self) -> NetPolicy {
         let net = &self.policy.net;
         let allowed = net.allowlist.flatten().unwrap_or_default();
         NetPolicy {
@@ -249,24 +249,24 @@ impl EffectivePolicy {
             denylist: net.denylist.entries().map(|entry| entry.value.to_string()).collect(),
             intercept: net.intercept.entries().map(show).collect(),
             credentials: self.injected().map(|entry| entry.injection.credential).collect(),
-            dns: self.name_service(),
+            dns: self.dns_mode(),
         }
     }
 
-    /// What processes may use.
+    /// Returns the resource limits.
     pub fn limits(&self) -> ResourceLimits {
         ResourceLimits {
-            cpu_millis: self.bound(PolicyKey::ProcCpus),
-            memory_bytes: self.bound(PolicyKey::ProcMemory),
-            pids: self.bound(PolicyKey::ProcPids),
-            timeout: Duration::from_millis(self.bound(PolicyKey::ProcTimeout)),
-            output_bytes: self.bound(PolicyKey::ProcOutput),
-            disk_bytes: self.bound(PolicyKey::ProcDisk),
-            nofile: self.bound(PolicyKey::ProcNofile),
+            cpu_millis: self.limit(PolicyKey::ProcCpus),
+            memory_bytes: self.limit(PolicyKey::ProcMemory),
+            pids: self.limit(PolicyKey::ProcPids),
+            timeout: Duration::from_millis(self.limit(PolicyKey::ProcTimeout)),
+            output_bytes: self.limit(PolicyKey::ProcOutput),
+            disk_bytes: self.limit(PolicyKey::ProcDisk),
+            nofile: self.limit(PolicyKey::ProcNofile),
         }
     }
 
-    /// The weakest means accepted for each key.
+    /// Returns the weakest acceptable means for each limit.
     pub fn degrade(&self) -> DegradePolicy {
         let means = |key| self.policy.degrade.get(&key).map_or(EnforcementMeans::Enforced, |ruled| ruled.value);
         DegradePolicy {
@@ -278,24 +278,24 @@ impl EffectivePolicy {
         }
     }
 
-    /// Names of the variables passed from the host.
+    /// Returns the names of the variables passed from the host.
     pub fn env_pass(&self) -> Vec<String> {
         let flat = self.policy.env.flatten().unwrap_or_default();
         flat.iter().map(|entry| entry.value.as_str().to_owned()).collect()
     }
 
-    /// Models and money.
+    /// Returns the model rules and the budget.
     pub fn models(&self) -> ModelPolicy {
         let lists = self.policy.models.lists();
-        let patterns = |list: &crate::allow::AllowList<_>| list.entries().iter().map(show).collect();
+        let patterns = |list: &crate::allow_list::AllowList<_>| list.entries().iter().map(show).collect();
         ModelPolicy {
             allow: lists.iter().map(patterns).collect(),
-            budget_picos: self.bound(PolicyKey::ModelsBudgetUsd),
-            max_requests: self.bound(PolicyKey::ModelsMaxRequests),
+            budget_picos: self.limit(PolicyKey::ModelsBudgetUsd),
+            max_requests: self.limit(PolicyKey::ModelsMaxRequests),
         }
     }
 
-    /// The tool gates, one a layer.
+    /// Returns the tool rules, one entry per layer.
     pub fn tools(&self) -> Vec<ToolRules> {
         let texts = |list: &Vec<_>| list.iter().map(show).collect();
         let gates = self.policy.tools.gates().iter();
@@ -308,25 +308,26 @@ impl EffectivePolicy {
             .collect()
     }
 
-    /// Every key with its value as a person would write it, for records.
+    /// Returns every key with its value as text.
     pub fn values(&self) -> BTreeMap<&'static str, String> {
         PolicyKey::ALL.iter().map(|key| (key.name(), self.policy.show(*key))).collect()
     }
 
-    /// A short name for exactly these values: equal for two sessions that may do the same.
+    /// Returns a digest of all values. Two sessions with the same rights have the same digest.
     pub fn digest(&self) -> &str {
         self.digest.get_or_init(|| {
-            // A key that came later is left out where it says nothing: sessions from before it are still the same.
-            let says_something = |(key, value): &(&str, String)| !LATER.contains(&(*key, value.as_str()));
-            let values = self.values().into_iter().filter(says_something);
+            // A key that was added later is left out at its neutral value, so that digests of older sessions stay
+            // valid.
+            let is_set = |(key, value): &(&str, String)| !KEYS_ADDED_LATER.contains(&(*key, value.as_str()));
+            let values = self.values().into_iter().filter(is_set);
             let lines: String =
                 values.flat_map(|(key, value)| [key.to_owned(), "=".into(), value, "\n".into()]).collect();
             format!("sha256:{}", Digest::of(lines.as_bytes()))
         })
     }
 
-    fn bound(&self, key: PolicyKey) -> u64 {
-        self.policy.bounds.get(&key).map_or(0, |ruled| ruled.value)
+    fn limit(&self, key: PolicyKey) -> u64 {
+        self.policy.limits.get(&key).map_or(0, |ruled| ruled.value)
     }
 }
 

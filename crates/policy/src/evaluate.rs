@@ -1,4 +1,4 @@
-//! The evaluator: one place that answers, for `viv policy test` and for enforcement alike.
+//! The evaluator. `viv policy test` and enforcement use the same code.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -6,29 +6,33 @@ use std::path::Path;
 use crate::decision::{Action, Decision, Verdict};
 use crate::document::WorkspaceMode;
 use crate::pattern::{
-    Endpoint, EndpointPattern, Host, HostError, Location, Pattern as _, Reach, ReachPattern, Request, RequestPath,
-    SHELL, ToolCall, locate,
+    ConnectionAttempt, ConnectionPattern, Endpoint, EndpointPattern, Host, HostError, HttpRequest, PathLocation,
+    Pattern as _, RequestPath, SHELL, ToolCall, locate,
 };
 use crate::policy::{CompiledPolicy, FsRules, NetRules};
 use crate::rule::{LayerName, RuleRef, WithRule};
 
-/// Where a program named without a slash is looked for inside.
+/// Directories inside the sandbox that are searched for a program without a slash.
 const SEARCH_PATH: [&str; 6] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 impl CompiledPolicy {
-    /// Whether `action` may be done, and by which rule.
+    /// Decides `action` and returns the rule that decided.
     pub fn decide(&self, action: &Action) -> Decision {
         match action {
-            Action::Net { host, port } => self.net.decide(host, *port, Asked::Tunnel),
-            Action::Raw { host, port } => self.net.decide(host, *port, Asked::Anything),
+            Action::Net { host, port } => self.net.decide(host, *port, ConnectionKind::Tunnel),
+            Action::Raw { host, port } => self.net.decide(host, *port, ConnectionKind::Raw),
             Action::Http { host, port, method, path } => {
-                let request = Request { method: method.clone(), path: RequestPath::read(path) };
-                self.net.decide(host, *port, Asked::Request(request))
+                let request = HttpRequest { method: method.clone(), path: RequestPath::read(path) };
+                self.net.decide(host, *port, ConnectionKind::Request(request))
             }
             Action::Https { host, port, method, path } => {
                 let seen = self.net.opens(host, *port);
-                let request = Request { method: method.clone(), path: RequestPath::read(path) };
-                self.net.decide(host, *port, if seen { Asked::Request(request) } else { Asked::Tunnel })
+                let request = HttpRequest { method: method.clone(), path: RequestPath::read(path) };
+                self.net.decide(
+                    host,
+                    *port,
+                    if seen { ConnectionKind::Request(request) } else { ConnectionKind::Tunnel },
+                )
             }
             Action::Read(path) => self.fs.decide_read(path),
             Action::Write(path) => self.fs.decide_write(path),
@@ -38,26 +42,27 @@ impl CompiledPolicy {
         }
     }
 
-    /// Whether an address that a name was resolved to may be dialled. Asked after `NetPolicy` was allowed.
+    /// Decides whether an address that a name resolved to can be dialled. Call this after the name was allowed.
     pub fn decide_address(&self, address: IpAddr, port: u16) -> Decision {
         let endpoint = Endpoint { host: Host::from(address), port };
         match self.net.denylist.find(|denied| denied.matches(&endpoint)) {
             Some(entry) => Decision::deny(entry.rule.clone()),
-            None => Decision::allow(RuleRef::built_in("the address is a public one")),
+            None => Decision::allow(RuleRef::built_in("the address is public")),
         }
     }
 
     fn decide_exec(&self, argv: &[String]) -> Decision {
         let Some(program) = argv.first() else {
-            return Decision::deny(RuleRef::built_in("there is no command"));
+            return Decision::deny(RuleRef::built_in("the command is empty"));
         };
         let visible = if program.contains('/') {
             self.fs.decide_read(Path::new(program))
         } else {
-            let places = SEARCH_PATH.iter().map(|directory| self.fs.decide_read(&Path::new(directory).join(program)));
-            best(places).unwrap_or_else(|| Decision::deny(RuleRef::built_in("there is no search path")))
+            let decisions =
+                SEARCH_PATH.iter().map(|directory| self.fs.decide_read(&Path::new(directory).join(program)));
+            best(decisions).unwrap_or_else(|| Decision::deny(RuleRef::built_in("the search path is empty")))
         };
-        // A line given as one word is a shell line; its program is judged by the tool gate alone.
+        // A command line in one argument is for a shell; only the tool rules apply to its program.
         let shell_line = argv.len() == 1 && program.contains(char::is_whitespace);
         if !shell_line && !visible.is_allowed() {
             return visible;
@@ -83,48 +88,48 @@ impl CompiledPolicy {
     }
 }
 
-/// The most permissive of several answers.
+/// Returns the most permissive decision.
 fn best(decisions: impl Iterator<Item = Decision>) -> Option<Decision> {
     decisions.reduce(|best, next| if next.allowed > best.allowed { next } else { best })
 }
 
-/// What is asked of a host.
-enum Asked {
-    /// TLS that nobody looks into.
+/// The kind of traffic that a connection carries.
+enum ConnectionKind {
+    /// TLS that the proxy does not decrypt.
     Tunnel,
-    /// Whatever it may be.
-    Anything,
-    /// One request.
-    Request(Request),
+    /// Any protocol.
+    Raw,
+    /// One request that the proxy can read.
+    Request(HttpRequest),
 }
 
 impl NetRules {
-    fn decide(&self, host: &str, port: u16, asked: Asked) -> Decision {
-        let raw = matches!(asked, Asked::Anything);
-        let request = if let Asked::Request(request) = asked { Some(request) } else { None };
-        let endpoint = match self.admit(host, port) {
+    fn decide(&self, host: &str, port: u16, kind: ConnectionKind) -> Decision {
+        let raw = matches!(kind, ConnectionKind::Raw);
+        let request = if let ConnectionKind::Request(request) = kind { Some(request) } else { None };
+        let endpoint = match self.parse_endpoint(host, port) {
             Ok(endpoint) => endpoint,
             Err(denied) => return denied,
         };
         if let Some(entry) = self.intercepting(&endpoint).filter(|_| request.is_none()) {
             return Decision::deny(entry.rule.clone()).with_help(
-                "its TLS is opened and each request judged: speak HTTPS through the proxy, and trust its certificate",
+                "TLS to this host is intercepted: use HTTPS through the proxy, and trust the proxy's certificate",
             );
         }
-        let reach = Reach { endpoint, request, raw };
+        let reach = ConnectionAttempt { endpoint, request, raw };
         match self.allowlist.decide(&reach) {
             Ok(entry) => self.allowed(entry),
-            Err(list) => Decision::deny(list.rule().clone()).with_help(self.missing(&reach)),
+            Err(list) => Decision::deny(list.rule().clone()).with_help(self.allowlist_help(&reach)),
         }
     }
 
-    /// Whether some request to a host whose TLS is opened may pass; each of them is then decided on by itself.
-    pub(crate) fn decide_opening(&self, host: &str, port: u16) -> Decision {
-        let endpoint = match self.admit(host, port) {
+    /// Decides whether any request to an intercepted host can be allowed. Each request is then decided on its own.
+    pub(crate) fn decide_intercepted_host(&self, host: &str, port: u16) -> Decision {
+        let endpoint = match self.parse_endpoint(host, port) {
             Ok(endpoint) => endpoint,
             Err(denied) => return denied,
         };
-        match self.allowlist.find(|pattern| pattern.names(&endpoint)) {
+        match self.allowlist.find(|pattern| pattern.names_endpoint(&endpoint)) {
             Ok(entry) => self.allowed(entry),
             Err(list) => {
                 Decision::deny(list.rule().clone()).with_help(format!("add \"{endpoint}\" under `net.allowlist`"))
@@ -132,14 +137,14 @@ impl NetRules {
         }
     }
 
-    /// Whether a name may be known: every list names it on some port, and nothing denies it on all of them.
+    /// Decides whether DNS answers `name`: every allow-list must name it on some port, and no rule may deny every port.
     pub(crate) fn decide_name(&self, name: &str) -> Decision {
         let host = match name.parse::<Host>() {
             Ok(host @ Host::Name(_)) => host,
-            Ok(Host::Address(_)) => return Decision::deny(RuleRef::built_in("an address is no name")),
+            Ok(Host::Address(_)) => return Decision::deny(RuleRef::built_in("DNS does not answer addresses")),
             Err(error) => return Decision::deny(RuleRef::built_in(error.to_string())),
         };
-        if let Some(entry) = self.denylist.find(|denied| denied.denies_all_of(&host)) {
+        if let Some(entry) = self.denylist.find(|denied| denied.denies_every_port(&host)) {
             return Decision::deny(entry.rule.clone());
         }
         if !self.enabled.value {
@@ -151,7 +156,7 @@ impl NetRules {
         }
     }
 
-    /// The entry by which TLS to `endpoint` is opened.
+    /// Returns the entry that intercepts TLS to `endpoint`.
     pub(crate) fn intercepting(&self, endpoint: &Endpoint) -> Option<&WithRule<EndpointPattern>> {
         self.intercept.find(|pattern| pattern.matches(endpoint))
     }
@@ -160,22 +165,22 @@ impl NetRules {
         host.parse().is_ok_and(|host| self.intercepting(&Endpoint { host, port }).is_some())
     }
 
-    fn allowed(&self, entry: Option<&WithRule<ReachPattern>>) -> Decision {
+    fn allowed(&self, entry: Option<&WithRule<ConnectionPattern>>) -> Decision {
         Decision::allow(entry.map_or_else(|| self.enabled.rule.clone(), |entry| entry.rule.clone()))
     }
 
-    /// The host, if it can be read, nothing denies it by name, and there is a network at all.
-    fn admit(&self, host: &str, port: u16) -> Result<Endpoint, Decision> {
+    /// Parses the host. Fails with a denial if the host is invalid or denied, or if the network is disabled.
+    fn parse_endpoint(&self, host: &str, port: u16) -> Result<Endpoint, Decision> {
         let host: Host =
             host.parse().map_err(|error: HostError| Decision::deny(RuleRef::built_in(error.to_string())))?;
         if port == 0 {
-            return Err(Decision::deny(RuleRef::built_in("a port is a number from 1 to 65535")));
+            return Err(Decision::deny(RuleRef::built_in("a port must be a number from 1 to 65535")));
         }
         let endpoint = Endpoint { host, port };
         if let Some(entry) = self.denylist.find(|denied| denied.matches(&endpoint)) {
             let denied = Decision::deny(entry.rule.clone());
             return Err(match entry.rule.layer {
-                LayerName::Ceiling => denied.with_help(never(&endpoint.host, &entry.rule)),
+                LayerName::Ceiling => denied.with_help(ceiling_help(&endpoint.host, &entry.rule)),
                 _ => denied,
             });
         }
@@ -186,21 +191,21 @@ impl NetRules {
         Ok(endpoint)
     }
 
-    /// What would have to stand under `net.allowlist`.
-    fn missing(&self, Reach { endpoint, request, raw }: &Reach) -> String {
-        let named = self.allowlist.entries().any(|entry| entry.value.names(endpoint));
+    /// Returns the entry that would have to be added to `net.allowlist`.
+    fn allowlist_help(&self, ConnectionAttempt { endpoint, request, raw }: &ConnectionAttempt) -> String {
+        let named = self.allowlist.entries().any(|entry| entry.value.names_endpoint(endpoint));
         if *raw {
             return format!("add \"raw {endpoint}\" under `net.allowlist`");
         }
         match request {
-            Some(Request { path: Err(why), .. }) if named => {
-                format!("{why}: write the path plainly, or add \"{endpoint}\" under `net.allowlist`")
+            Some(HttpRequest { path: Err(why), .. }) if named => {
+                format!("{why}: use an unambiguous path, or add \"{endpoint}\" under `net.allowlist`")
             }
-            Some(Request { method, .. }) if named => {
+            Some(HttpRequest { method, .. }) if named => {
                 format!("add the path, or \"{method} {endpoint}\", under `net.allowlist`")
             }
             None if named => format!(
-                "methods and paths are not seen in a tunnel: add \"{endpoint}\" under `net.intercept`, or under `net.allowlist`"
+                "methods and paths are not visible in a tunnel: add \"{endpoint}\" under `net.intercept` or `net.allowlist`"
             ),
             _ => format!("add \"{endpoint}\" under `net.allowlist`"),
         }
@@ -211,16 +216,16 @@ impl FsRules {
     fn decide_read(&self, path: &Path) -> Decision {
         match locate(path) {
             Err(why) => Decision::deny(RuleRef::built_in(why)),
-            Ok(Location::Workspace(inside)) => match self.deny_read.find(|glob| glob.matches(&inside)) {
+            Ok(PathLocation::Workspace(inside)) => match self.deny_read.find(|glob| glob.matches(&inside)) {
                 Some(entry) => Decision::deny(entry.rule.clone()),
                 None => Decision::allow(self.workspace.rule.clone()),
             },
-            Ok(Location::Elsewhere(path)) => self.decide_read_elsewhere(&path),
+            Ok(PathLocation::Elsewhere(path)) => self.decide_read_elsewhere(&path),
         }
     }
 
     fn decide_read_elsewhere(&self, path: &Path) -> Decision {
-        if let Some(rule) = own(path, &["/tmp", "/deps"]) {
+        if let Some(rule) = sandbox_directory(path, &["/tmp", "/deps"]) {
             return Decision::allow(rule);
         }
         let read = match self.read.decide(path) {
@@ -239,13 +244,13 @@ impl FsRules {
     fn decide_write(&self, path: &Path) -> Decision {
         let inside = match locate(path) {
             Err(why) => return Decision::deny(RuleRef::built_in(why)),
-            Ok(Location::Elsewhere(path)) => return self.decide_write_elsewhere(&path),
-            Ok(Location::Workspace(inside)) => inside,
+            Ok(PathLocation::Elsewhere(path)) => return self.decide_write_elsewhere(&path),
+            Ok(PathLocation::Workspace(inside)) => inside,
         };
         if self.workspace.value == WorkspaceMode::Readonly {
             return Decision::deny(self.workspace.rule.clone()).with_help("set `fs.workspace: overlay`");
         }
-        // What is hidden cannot be changed either: a file made in its place would overwrite it when applied.
+        // A hidden file cannot be written either: an apply would overwrite the file on the host.
         let denied = self.deny_write.find(|glob| glob.matches(&inside));
         match denied.or_else(|| self.deny_read.find(|glob| glob.matches(&inside))) {
             Some(entry) => Decision::deny(entry.rule.clone()),
@@ -254,7 +259,7 @@ impl FsRules {
     }
 
     fn decide_write_elsewhere(&self, path: &Path) -> Decision {
-        if let Some(rule) = own(path, &["/tmp"]) {
+        if let Some(rule) = sandbox_directory(path, &["/tmp"]) {
             return Decision::allow(rule);
         }
         match self.write.decide(path) {
@@ -266,24 +271,24 @@ impl FsRules {
     }
 }
 
-/// Directories the sandbox makes for itself: nothing of the host is in them.
-fn own(path: &Path, directories: &[&str]) -> Option<RuleRef> {
+/// Returns a rule if `path` is in one of the `directories` that the sandbox creates itself, without host files.
+fn sandbox_directory(path: &Path, directories: &[&str]) -> Option<RuleRef> {
     let directory = directories.iter().find(|directory| path.starts_with(directory))?;
-    Some(RuleRef::built_in(format!("`{directory}` is the sandbox's own")))
+    Some(RuleRef::built_in(format!("`{directory}` belongs to the sandbox")))
 }
 
-/// Last parts of names that mean this machine, its neighbours, or what hands out its credentials.
-const NEARBY: [&str; 5] = ["localhost", "local", "internal", "instance-data", "goog"];
+/// Last labels of names of this machine, its local network and its metadata services.
+const LOCAL_SUFFIXES: [&str; 5] = ["localhost", "local", "internal", "instance-data", "goog"];
 
-/// What to say to whom a ceiling's `rule` denies `host`.
-fn never(host: &Host, rule: &RuleRef) -> &'static str {
+/// Returns the help for a host that a rule of the ceiling denies.
+fn ceiling_help(host: &Host, rule: &RuleRef) -> &'static str {
     let is_nearby = match host {
         Host::Address(_) => true,
-        Host::Name(name) => name.rsplit('.').next().is_some_and(|last| NEARBY.contains(&last)),
+        Host::Name(name) => name.rsplit('.').next().is_some_and(|last| LOCAL_SUFFIXES.contains(&last)),
     };
     match (is_nearby, rule.file == RuleRef::BUILT_IN) {
-        (_, false) => "no policy can allow it",
-        (true, _) => "no policy can allow it: this machine, its neighbours and metadata services are never called",
-        (false, _) => "no policy can allow it; models are called through the gateway",
+        (_, false) => "denied by the organisation policy; no other policy can allow it",
+        (true, _) => "no policy can allow it: this machine, local networks and metadata services are always denied",
+        (false, _) => "no policy can allow it: models are called through the gateway",
     }
 }

@@ -1,7 +1,7 @@
-//! What is wrong with a policy, pointed at.
+//! Mistakes in a policy, with their positions in the text.
 //!
-//! A policy may come from a repository nobody trusts, so its text is shown with every control and
-//! direction character blotted out: it cannot steer the terminal it is complained about on.
+//! A policy may come from an untrusted repository. Control and direction characters are therefore masked before its
+//! text is shown on a terminal.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use protocol::ProblemCode;
 
 use crate::source::{PolicySource, SourcePosition};
 
-/// A policy that cannot be used, with everything that is wrong in it.
+/// A policy that cannot be used, with all of its mistakes.
 #[derive(Debug, Clone, thiserror::Error, Diagnostic)]
 #[error("{} in policy `{name}`", count(findings))]
 #[diagnostic(code(policy_invalid))]
@@ -23,15 +23,15 @@ pub struct PolicyError {
 impl PolicyError {
     pub(crate) fn new(source: &PolicySource, mut findings: Vec<PolicyFinding>) -> Self {
         findings.sort_by_key(|finding| finding.span.map(|span| span.offset()));
-        Self { name: blot(source.name()), findings }
+        Self { name: mask_control_characters(source.name()), findings }
     }
 
-    /// Everything that is wrong, in the order of the text.
+    /// Returns all mistakes, in the order of the text.
     pub fn findings(&self) -> &[PolicyFinding] {
         &self.findings
     }
 
-    /// Stable identifier for clients.
+    /// Returns the stable identifier for clients.
     pub fn code(&self) -> ProblemCode {
         ProblemCode::PolicyInvalid
     }
@@ -44,7 +44,7 @@ fn count(findings: &[PolicyFinding]) -> String {
     }
 }
 
-/// One thing that is wrong.
+/// One mistake in a policy.
 #[derive(Debug, Clone, thiserror::Error, Diagnostic)]
 #[error("{message}")]
 pub struct PolicyFinding {
@@ -60,11 +60,14 @@ pub struct PolicyFinding {
 }
 
 impl PolicyFinding {
-    /// A finding about the whole text.
+    /// Returns a finding about the whole text.
     pub(crate) fn new(source: &PolicySource, message: impl Into<String>) -> Self {
         Self {
-            message: blot(&message.into()),
-            text: NamedSource::new(blot(source.name()), blot(source.text()).into()),
+            message: mask_control_characters(&message.into()),
+            text: NamedSource::new(
+                mask_control_characters(source.name()),
+                mask_control_characters(source.text()).into(),
+            ),
             span: None,
             label: "here".to_owned(),
             line: None,
@@ -72,46 +75,46 @@ impl PolicyFinding {
         }
     }
 
-    /// Points at a place; an unknown place is left out.
-    pub(crate) fn at(mut self, place: Option<SourcePosition>) -> Self {
-        if let Some(place) = place.filter(|place| place.line > 0) {
-            self.span = Some((place.offset, place.length).into());
-            self.line = Some(place.line);
+    /// Sets the position; an unknown position is left out.
+    pub(crate) fn at(mut self, position: Option<SourcePosition>) -> Self {
+        if let Some(position) = position.filter(|position| position.line > 0) {
+            self.span = Some((position.offset, position.length).into());
+            self.line = Some(position.line);
         }
         self
     }
 
     pub(crate) fn labelled(mut self, label: impl Into<String>) -> Self {
-        self.label = blot(&label.into());
+        self.label = mask_control_characters(&label.into());
         self
     }
 
     pub(crate) fn with_help(mut self, help: Option<String>) -> Self {
-        self.help = help.map(|help| blot(&help));
+        self.help = help.map(|help| mask_control_characters(&help));
         self
     }
 
-    /// What is wrong, in one sentence.
+    /// Returns the mistake in one sentence.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The line it stands on, when it stands on one.
+    /// Returns the line of the mistake, if it has a position.
     pub fn line(&self) -> Option<u32> {
         self.line
     }
 
-    /// What to write instead.
+    /// Returns the advice how to correct the mistake.
     pub fn help_text(&self) -> Option<&str> {
         self.help.as_deref()
     }
 }
 
-/// Replaces what could steer a terminal, byte for byte, so that offsets keep pointing where they did.
-pub(crate) fn blot(text: &str) -> String {
+/// Replaces control characters byte for byte, so that offsets stay valid.
+pub(crate) fn mask_control_characters(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_harmful(c) {
+        if is_terminal_control(c) {
             shown.extend(std::iter::repeat_n('?', c.len_utf8()));
         } else {
             shown.push(c);
@@ -120,20 +123,20 @@ pub(crate) fn blot(text: &str) -> String {
     shown
 }
 
-/// Whether a character could do something to who reads it: command a terminal, or turn text around.
-pub(crate) fn is_harmful(c: char) -> bool {
+/// Returns whether a character can control a terminal or change the direction of text.
+pub(crate) fn is_terminal_control(c: char) -> bool {
     (c.is_control() && c != '\n' && c != '\t')
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]
 mod tests {
-    use super::blot;
+    use super::mask_control_characters;
 
     #[test]
-    fn control_and_direction_characters_are_blotted_and_lengths_kept() {
+    fn control_characters_are_masked_and_lengths_are_kept() {
         let text = "a\u{1b}[31m\u{202e}b\u{9b}\n\tc";
-        let shown = blot(text);
+        let shown = mask_control_characters(text);
         assert_eq!(shown, "a?[31m???b??\n\tc");
         assert_eq!(shown.len(), text.len());
     }

@@ -1,4 +1,4 @@
-//! What a person allowed beside the policy, for one session or one call, until a time.
+//! Grants: a person's permission for one thing that the policy does not allow, until a time.
 
 use protocol::SessionId;
 use serde::{Deserialize, Serialize};
@@ -7,20 +7,20 @@ use crate::finding::PolicyError;
 use crate::layer::NarrowingLayer;
 use crate::widening::Widening;
 
-/// A person's yes to exactly one widening.
+/// A grant for exactly one widening.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WideningGrant {
-    /// Who may use it.
+    /// The session or call that may use the grant.
     pub scope: GrantScope,
-    /// What it covers, as `key=value`: one value or one entry of a list, never a pattern of them.
+    /// The granted `key=value`: one value or one list entry, not a pattern.
     #[serde(rename = "match")]
     pub covers: String,
-    /// When it ends, in seconds since 1970.
+    /// The expiry, in seconds since 1970.
     pub expires_unix_secs: u64,
 }
 
-/// Who may use a grant.
+/// The session or call that may use a grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum GrantScope {
@@ -33,37 +33,37 @@ pub enum GrantScope {
     Call {
         /// The session.
         session_id: SessionId,
-        /// The call, in the words of whoever asked.
+        /// The name of the call, chosen by the client.
         call: String,
     },
 }
 
-/// Who asks, and when.
+/// The session or call that requests a widening, and the time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantContext {
-    /// The session that asks; none where there is no session yet, and then no grant fits.
+    /// The requesting session; `None` before a session exists, when no grant applies.
     pub session_id: Option<SessionId>,
-    /// The call that asks.
+    /// The requesting call.
     pub call: Option<String>,
     /// Seconds since 1970.
     pub now_unix_secs: u64,
 }
 
 impl WideningGrant {
-    /// Checks that `covers` has a meaning, before a person is shown it.
+    /// Checks that `covers` is valid, before a person sees it.
     pub fn check(&self) -> Result<(), PolicyError> {
         self.compiled().map(drop)
     }
 
-    /// What it adds, when it covers exactly `widening` in this context.
+    /// Returns the layer that the grant adds if it covers exactly `widening` in this context.
     pub(crate) fn granting(&self, widening: &Widening, context: &GrantContext) -> Option<NarrowingLayer> {
         if context.now_unix_secs >= self.expires_unix_secs || !self.scope.fits(context) {
             return None;
         }
         let granted = self.compiled().ok()?;
         let [key] = granted.keys().collect::<Vec<_>>()[..] else { return None };
-        let [item] = &granted.policy.value(key).items()[..] else { return None };
-        (key == widening.key && item.text == widening.asked).then_some(granted)
+        let [item] = &granted.policy.value(key).entries()[..] else { return None };
+        (key == widening.key && item.text == widening.requested).then_some(granted)
     }
 
     fn compiled(&self) -> Result<NarrowingLayer, PolicyError> {

@@ -1,11 +1,11 @@
-//! Every key a policy can set, by its dotted name.
+//! The keys of a policy, by their dotted names.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::suggest::closest;
+use crate::suggestion::closest;
 
 macro_rules! keys {
     ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
@@ -14,10 +14,10 @@ macro_rules! keys {
         pub enum PolicyKey { $($(#[$doc])* $variant,)* }
 
         impl PolicyKey {
-            /// All of them, in the order of the file.
+            /// All keys, in the order of the file.
             pub const ALL: &[PolicyKey] = &[$(PolicyKey::$variant,)*];
 
-            /// Its dotted name.
+            /// Returns the dotted name.
             pub fn name(self) -> &'static str {
                 match self { $(PolicyKey::$variant => $name,)* }
             }
@@ -26,66 +26,88 @@ macro_rules! keys {
 }
 
 keys! {
-    /// How the workspace is shown.
+    /// How the workspace is mounted.
     FsWorkspace = "fs.workspace";
-    /// Host paths shown read-only.
+    /// Host paths mounted read-only.
     FsRead = "fs.read";
-    /// Host paths shown writable.
+    /// Host paths mounted writable.
     FsWrite = "fs.write";
-    /// What in the workspace is hidden.
+    /// Hidden files of the workspace.
     FsDenyRead = "fs.deny_read";
-    /// What in the workspace is never changed.
+    /// Files of the workspace that cannot be changed.
     FsDenyWrite = "fs.deny_write";
-    /// Whether anything but the model gateway can be reached.
+    /// Whether anything except the model gateway can be reachable.
     NetEnabled = "net.enabled";
-    /// What can be reached.
+    /// Hosts that can be reached.
     NetAllowlist = "net.allowlist";
-    /// What can never be reached.
+    /// Hosts and networks that are always denied.
     NetDenylist = "net.denylist";
-    /// Where TLS is opened, so that each request is judged.
+    /// Hosts whose TLS the proxy decrypts.
     NetIntercept = "net.intercept";
-    /// Headers with credentials that the proxy sets.
+    /// Headers with credentials that the proxy adds.
     NetInject = "net.inject";
-    /// Whether names are answered inside.
+    /// Whether a DNS server runs inside the sandbox.
     NetDns = "net.dns";
-    /// Processors.
+    /// Number of CPUs.
     ProcCpus = "proc.cpus";
     /// Memory of all processes together.
     ProcMemory = "proc.memory";
-    /// Processes and threads.
+    /// Number of processes and threads.
     ProcPids = "proc.pids";
-    /// Wall time.
+    /// Wall-clock time.
     ProcTimeout = "proc.timeout";
-    /// Bytes of output kept.
+    /// Bytes of output that are kept.
     ProcOutput = "proc.output";
-    /// Bytes written.
+    /// Bytes that can be written.
     ProcDisk = "proc.disk";
-    /// Open files of a process.
+    /// Open files per process.
     ProcNofile = "proc.nofile";
-    /// How `proc.cpus` may be enforced at the weakest.
+    /// Weakest acceptable means for `proc.cpus`.
     DegradeCpus = "degrade.cpus";
-    /// How `proc.memory` may be enforced at the weakest.
+    /// Weakest acceptable means for `proc.memory`.
     DegradeMemory = "degrade.memory";
-    /// How `proc.pids` may be enforced at the weakest.
+    /// Weakest acceptable means for `proc.pids`.
     DegradePids = "degrade.pids";
-    /// How `proc.disk` may be enforced at the weakest.
+    /// Weakest acceptable means for `proc.disk`.
     DegradeDisk = "degrade.disk";
-    /// Whether Landlock may be missing under the mounts.
+    /// Whether a kernel without Landlock is acceptable.
     DegradeLandlock = "degrade.landlock";
     /// Variables passed from the host.
     EnvPass = "env.pass";
-    /// Models that may be called.
+    /// Models that can be called.
     ModelsAllow = "models.allow";
-    /// What a session may spend.
+    /// The most that a session can spend.
     ModelsBudgetUsd = "models.budget_usd";
-    /// Model calls of a session.
+    /// Maximum number of model calls.
     ModelsMaxRequests = "models.max_requests";
-    /// Tool calls that pass.
+    /// Allowed tool calls.
     ToolsAllow = "tools.allow";
-    /// Tool calls a person is asked about.
+    /// Tool calls that need a person's approval.
     ToolsAsk = "tools.ask";
-    /// Tool calls that never pass.
+    /// Denied tool calls.
     ToolsDeny = "tools.deny";
+}
+
+impl PolicyKey {
+    /// Returns whether the value of the key is a list.
+    pub(crate) fn is_list(self) -> bool {
+        matches!(
+            self,
+            Self::FsRead
+                | Self::FsWrite
+                | Self::FsDenyRead
+                | Self::FsDenyWrite
+                | Self::NetAllowlist
+                | Self::NetDenylist
+                | Self::NetIntercept
+                | Self::NetInject
+                | Self::EnvPass
+                | Self::ModelsAllow
+                | Self::ToolsAllow
+                | Self::ToolsAsk
+                | Self::ToolsDeny
+        )
+    }
 }
 
 impl fmt::Display for PolicyKey {
@@ -94,9 +116,9 @@ impl fmt::Display for PolicyKey {
     }
 }
 
-/// A name that is no key.
+/// A name that is not a policy key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is not a key of a policy{}", suggestion.map(|key| format!(", did you mean `{key}`?")).unwrap_or_default())]
+#[error("unknown policy key `{name}`{}", suggestion.map(|key| format!(", did you mean `{key}`?")).unwrap_or_default())]
 pub struct UnknownKey {
     name: String,
     pub(crate) suggestion: Option<&'static str>,

@@ -1,70 +1,72 @@
-//! `sandbox.policy.yaml`: document → compiled policy → decision with the rule that decided.
+//! Reads `sandbox.policy.yaml`, compiles it, and decides actions by it.
 //!
-//! A [`PolicyDocument`] is what was written; a [`CompiledPolicy`] is what it means; an [`EffectivePolicy`] policy is what is left
-//! when the [`CeilingLayer`], the [`BaseLayer`] and every [`NarrowingLayer`] met. The rule that must stay true: nothing is
-//! ever allowed that one of the layers denies, and every answer names the file and line that gave it.
+//! A [`PolicyDocument`] holds the text of a file, a [`CompiledPolicy`] its meaning. An [`EffectivePolicy`] is the
+//! intersection of the [`CeilingLayer`], the [`BaseLayer`] and every [`NarrowingLayer`].
 //!
-//! # What an absent key means
+//! Two rules always hold: an action that one layer denies is denied, and every decision names the file and line of its
+//! rule.
+//!
+//! # Meaning of an absent key
 //!
 //! | key | in a base | in a ceiling or narrowing |
 //! | --- | --- | --- |
 //! | `fs.workspace` | `readonly` | no opinion |
 //! | `fs.read`, `fs.write` | nothing | no opinion |
-//! | `fs.deny_read`, `fs.deny_write` | what is secret, or run by others, in any repository | nothing more |
+//! | `fs.deny_read`, `fs.deny_write` | built-in globs: secrets, and files that host programs run | no addition |
 //! | `net.enabled` | `false` | no opinion |
 //! | `net.dns` | `none` | no opinion |
 //! | `net.allowlist`, `net.inject` | nothing | no opinion |
-//! | `net.denylist`, `net.intercept` | the ceiling's | nothing more |
-//! | `proc.*` | small: half a processor, 256 MiB, 64 processes, 1 minute, 1 MiB, 64 MiB, 256 files | no opinion |
+//! | `net.denylist`, `net.intercept` | the ceiling's entries | no addition |
+//! | `proc.*` | small: half a CPU, 256 MiB, 64 processes, 1 minute, 1 MiB, 64 MiB, 256 files | no opinion |
 //! | `degrade.*` | `enforced` | no opinion |
 //! | `env.pass`, `models.allow`, `tools.allow` | nothing | no opinion |
 //! | `models.budget_usd`, `models.max_requests` | 0 | no opinion |
 //!
-//! The workspace of an empty policy is `readonly`, not the `overlay` every preset chooses: a file that says
-//! nothing has not said that anything may be written. The values stand in `builtin/strictest.yaml`.
+//! An empty policy makes the workspace `readonly`; every preset chooses `overlay`. The default values are in
+//! `builtin/strictest.yaml`.
 //!
-//! Not here: reading files, clocks, the environment (callers hand everything in), and enforcement.
+//! Not here: enforcement, and reading files, clocks or the environment. Callers pass these in.
 
-mod allow;
-mod bound;
+mod allow_list;
 mod compile;
 mod decision;
-mod denials;
-mod deny;
+mod deny_list;
 mod diff;
 mod document;
 mod effective;
 mod evaluate;
 mod explain;
+mod file_denials;
 mod finding;
-mod gate;
 mod grant;
-mod inspect;
 mod key;
+mod key_value;
 mod layer;
+mod limit;
 mod pattern;
 mod policy;
 mod preset;
 mod rule;
 mod schema;
 mod source;
-mod suggest;
+mod suggestion;
+mod tool_gate;
 mod trust;
 mod value;
 mod widening;
 
 pub use decision::{Action, Decision, Verdict};
-pub use denials::FileDenials;
-pub use deny::DenyGlobs;
+pub use deny_list::DenyGlobs;
 pub use diff::{ChangeDirection, KeyChange, diff};
 pub use document::{DnsMode, EnforcementMeans, PolicyDocument, WorkspaceMode};
 pub use effective::{DegradePolicy, EffectivePolicy, FsPolicy, ModelPolicy, NetPolicy, ResourceLimits, ToolRules};
-pub use explain::{Explanation, explain, notes};
+pub use explain::{Explanation, explain, warnings};
+pub use file_denials::FileDenials;
 pub use finding::{PolicyError, PolicyFinding};
 pub use grant::{GrantContext, GrantScope, WideningGrant};
 pub use key::{PolicyKey, UnknownKey};
 pub use layer::{BaseLayer, CeilingLayer, NarrowingLayer, effective, narrow};
-pub use pattern::{Endpoint, Host, HostError, Injection};
+pub use pattern::{Endpoint, HeaderInjection, Host, HostError};
 pub use policy::CompiledPolicy;
 pub use preset::{Preset, UnknownPreset};
 pub use rule::{LayerName, RuleRef, WithRule};

@@ -1,46 +1,46 @@
-//! The little languages of the lists: hosts, paths, globs, names, tools.
+//! The patterns of policy lists: hosts, paths, globs, names and tools.
 //!
-//! Each can say whether it matches, and whether it surely covers everything another pattern of its kind
-//! matches. Covering may be missed but is never claimed wrongly: a widening must not slip through.
+//! Each pattern can match a candidate, and can tell whether it covers another pattern. `covers` may miss a case but
+//! never returns `true` wrongly: otherwise a widening could pass unnoticed.
 
+mod connection;
 mod endpoint;
 mod glob;
 mod host;
-mod inject;
+mod injection;
 mod name;
 mod path;
-mod reach;
 mod request;
 mod tool;
 mod wildcard;
 
 use std::fmt;
 
+pub(crate) use connection::{ConnectionAttempt, ConnectionPattern};
 pub use endpoint::Endpoint;
-pub(crate) use endpoint::{DEFAULT_PORT, Denied, EndpointPattern, split_port};
+pub(crate) use endpoint::{DEFAULT_PORT, DenyPattern, EndpointPattern, split_port};
 pub(crate) use glob::PathGlob;
 pub(crate) use host::parse_port;
 pub use host::{Host, HostError};
-pub(crate) use inject::InjectPattern;
-pub use inject::Injection;
+pub use injection::HeaderInjection;
+pub(crate) use injection::InjectPattern;
 pub(crate) use name::{NamePattern, VariableName};
-pub(crate) use path::{Location, PathPrefix, locate};
-pub(crate) use reach::{Reach, ReachPattern};
-pub(crate) use request::{Request, RequestPath};
+pub(crate) use path::{PathLocation, PathPrefix, locate};
+pub(crate) use request::{HttpRequest, RequestPath};
 pub(crate) use tool::{SHELL, ToolCall, ToolPattern};
 
 /// One entry of an allow-list.
 pub(crate) trait Pattern: Clone + Ord + fmt::Display {
-    /// What it is matched against.
-    type Subject: ?Sized;
-    /// Whether `subject` is in its language.
-    fn matches(&self, subject: &Self::Subject) -> bool;
-    /// Whether everything `other` matches is surely matched here too. Must be a partial order.
+    /// The type of value that the pattern is matched against.
+    type Candidate: ?Sized;
+    /// Returns whether the pattern matches `candidate`.
+    fn matches(&self, candidate: &Self::Candidate) -> bool;
+    /// Returns whether this pattern matches everything that `other` matches. Must be a partial order.
     fn covers(&self, other: &Self) -> bool;
 }
 
-/// A pattern kind in which two patterns always meet in a pattern, or in nothing.
+/// A kind of pattern whose intersections are patterns again, or empty.
 pub(crate) trait Intersect: Pattern {
-    /// What both match.
+    /// Returns the pattern of everything that both match; `None` if that is nothing.
     fn intersect(&self, other: &Self) -> Option<Self>;
 }

@@ -1,33 +1,33 @@
-//! A compiled policy: what a document means, as one element of a lattice.
+//! A compiled policy: the meaning of a document, as an element of a lattice.
 //!
-//! Every key has a value for "no opinion" that takes nothing away, so a policy with absent keys and one
-//! with all keys are the same type, and one function, `meet`, puts layers together. `meet` is commutative,
-//! associative and idempotent, and never allows what one side denies; the property tests hold it to that.
+//! Every key has a value for "no opinion" that restricts nothing. Policies with absent keys therefore have the same
+//! type as complete ones, and `meet` combines any two layers. `meet` is commutative, associative and idempotent, and
+//! never allows an action that one side denies; property tests check this.
 
 use std::collections::BTreeMap;
 
-use crate::allow::AllowLists;
-use crate::deny::DenyList;
+use crate::allow_list::AllowLists;
+use crate::deny_list::DenyList;
 use crate::document::{DnsMode, EnforcementMeans, WorkspaceMode};
-use crate::gate::Gates;
 use crate::key::PolicyKey;
 use crate::pattern::{
-    Denied, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, ReachPattern, VariableName,
+    ConnectionPattern, DenyPattern, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, VariableName,
 };
 use crate::rule::{RuleRef, WithRule};
+use crate::tool_gate::ToolGates;
 
-/// What a document means.
+/// The meaning of a policy document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompiledPolicy {
     pub(crate) fs: FsRules,
     pub(crate) net: NetRules,
-    /// Limits by key; an absent one is no limit.
-    pub(crate) bounds: BTreeMap<PolicyKey, WithRule<u64>>,
-    /// The weakest means accepted by `degrade.*` key; an absent one is no opinion.
+    /// Limits by key; an absent key has no limit.
+    pub(crate) limits: BTreeMap<PolicyKey, WithRule<u64>>,
+    /// The weakest acceptable means by `degrade.*` key; an absent key has no opinion.
     pub(crate) degrade: BTreeMap<PolicyKey, WithRule<EnforcementMeans>>,
     pub(crate) env: AllowLists<VariableName>,
     pub(crate) models: AllowLists<NamePattern>,
-    pub(crate) tools: Gates,
+    pub(crate) tools: ToolGates,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,16 +42,16 @@ pub(crate) struct FsRules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NetRules {
     pub(crate) enabled: WithRule<bool>,
-    pub(crate) allowlist: AllowLists<ReachPattern>,
-    pub(crate) denylist: DenyList<Denied>,
-    /// Where nothing passes that nobody looks into. Like a denial, it only takes away.
+    pub(crate) allowlist: AllowLists<ConnectionPattern>,
+    pub(crate) denylist: DenyList<DenyPattern>,
+    /// Hosts to which the proxy forwards only traffic that it can read. Like a denial, an entry only takes away.
     pub(crate) intercept: DenyList<EndpointPattern>,
     pub(crate) inject: AllowLists<InjectPattern>,
     pub(crate) dns: WithRule<DnsMode>,
 }
 
 impl CompiledPolicy {
-    /// No opinion on any key: the widest element, which changes nothing it meets.
+    /// Returns a policy without any opinion, the neutral element of `meet`.
     pub fn unrestricted() -> Self {
         Self {
             fs: FsRules {
@@ -69,21 +69,21 @@ impl CompiledPolicy {
                 inject: AllowLists::any(),
                 dns: WithRule::new(DnsMode::Stub, RuleRef::no_opinion()),
             },
-            bounds: BTreeMap::new(),
+            limits: BTreeMap::new(),
             degrade: BTreeMap::new(),
             env: AllowLists::any(),
             models: AllowLists::any(),
-            tools: Gates::default(),
+            tools: ToolGates::default(),
         }
     }
 
-    /// What both allow.
+    /// Returns the intersection of both policies.
     #[must_use]
     pub fn meet(&self, other: &Self) -> Self {
         Self {
             fs: self.fs.meet(&other.fs),
             net: self.net.meet(&other.net),
-            bounds: smaller(&self.bounds, &other.bounds),
+            limits: smaller(&self.limits, &other.limits),
             degrade: smaller(&self.degrade, &other.degrade),
             env: self.env.meet(&other.env),
             models: self.models.meet(&other.models),
@@ -91,7 +91,7 @@ impl CompiledPolicy {
         }
     }
 
-    /// Whether this is `other` or a narrowing of it.
+    /// Returns whether this policy allows at most what `other` allows.
     pub fn is_within(&self, other: &Self) -> bool {
         self.meet(other) == *self
     }

@@ -1,28 +1,28 @@
-//! The policies that come with the program. They are files like any other, so that every rule has a line.
+//! The built-in policies. They are YAML files, so that each of their rules has a line.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::rule::RuleRef;
 use crate::source::PolicySource;
-use crate::suggest::closest;
+use crate::suggestion::closest;
 
-/// A policy that can be used by name.
+/// A built-in policy with a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Preset {
-    /// No network, small limits, every command is asked about.
+    /// No network, small limits, approval for every command.
     Strict,
-    /// For daily work: no network but the model gateway, changes are reviewed.
+    /// For daily work: network only to the model gateway, changes are reviewed.
     Balanced,
     /// For work that needs the network: any public host over HTTP and HTTPS.
     Open,
 }
 
 impl Preset {
-    /// All of them, strictest first.
+    /// All presets, strictest first.
     pub const ALL: [Self; 3] = [Self::Strict, Self::Balanced, Self::Open];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Strict => "strict",
@@ -31,16 +31,16 @@ impl Preset {
         }
     }
 
-    /// What it is for, in one line.
+    /// Returns a summary in one line.
     pub fn summary(self) -> &'static str {
         match self {
-            Self::Strict => "no network, small limits, every command and change is asked about",
-            Self::Balanced => "daily work: no network but the model gateway, changes are reviewed",
+            Self::Strict => "no network, small limits, approval for every command and change",
+            Self::Balanced => "daily work: network only to the model gateway, changes are reviewed",
             Self::Open => "any public host over HTTP and HTTPS, generous limits, changes are reviewed",
         }
     }
 
-    /// Its text.
+    /// Returns the YAML text.
     pub fn source(self) -> PolicySource {
         let text = match self {
             Self::Strict => include_str!("../builtin/strict.yaml"),
@@ -57,9 +57,9 @@ impl fmt::Display for Preset {
     }
 }
 
-/// A name no preset has.
+/// A name that no preset has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no preset `{name}`{}", suggestion.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default())]
+#[error("unknown preset `{name}`{}", suggestion.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default())]
 pub struct UnknownPreset {
     name: String,
     suggestion: Option<&'static str>,
@@ -76,12 +76,12 @@ impl FromStr for Preset {
     }
 }
 
-/// The rules nothing passes.
+/// Returns the built-in rules of the ceiling.
 pub(crate) fn ceiling() -> PolicySource {
     PolicySource::new(RuleRef::BUILT_IN, include_str!("../builtin/ceiling.yaml"))
 }
 
-/// What an absent key means in a base.
+/// Returns the values of absent keys in a base layer.
 pub(crate) fn strictest() -> PolicySource {
-    PolicySource::new("default", include_str!("../builtin/strictest.yaml"))
+    PolicySource::new(RuleRef::DEFAULT, include_str!("../builtin/strictest.yaml"))
 }

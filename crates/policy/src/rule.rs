@@ -1,20 +1,20 @@
-//! Where a rule comes from: the file and line that every decision names.
+//! References to rules: the file and line that every decision names.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The role of the layer a rule came from.
+/// The kind of layer that a rule belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LayerName {
-    /// Built-in rules and the organisation's file: nothing passes it.
+    /// Built-in and organisation rules. No other layer can allow more.
     Ceiling,
-    /// What the person chose.
+    /// The policy that a person chose.
     Base,
-    /// What only takes away: an untrusted project file, the session, one call.
+    /// A policy that only takes away: an untrusted project file, a session, or one call.
     Narrowing,
-    /// What a person allowed beside the base.
+    /// A person's permission for more than the base allows.
     Grant,
 }
 
@@ -29,35 +29,38 @@ impl fmt::Display for LayerName {
     }
 }
 
-/// The rule that decided.
+/// A reference to the rule that decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleRef {
-    /// The file, preset or argument it stands in.
+    /// The file, preset or argument that contains the rule.
     pub file: String,
-    /// Its line, when it stands on one.
+    /// The line in the file, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// The rule itself, as `key: value`.
+    /// The rule as `key: value`.
     pub text: String,
-    /// The layer it came from.
+    /// The layer of the rule.
     pub layer: LayerName,
 }
 
 impl RuleRef {
-    /// What the file of the program's own rules is called.
+    /// File name of the values of absent keys in a base layer.
+    pub(crate) const DEFAULT: &str = "default";
+
+    /// File name of built-in rules.
     pub(crate) const BUILT_IN: &str = "built-in";
 
-    /// A rule of the program itself, which no file can change.
+    /// Returns a built-in rule, which no file can change.
     pub(crate) fn built_in(text: impl Into<String>) -> Self {
         Self { file: Self::BUILT_IN.into(), line: None, text: text.into(), layer: LayerName::Ceiling }
     }
 
-    /// Stands where no layer has said anything.
+    /// Returns the rule for a key that no layer sets.
     pub(crate) fn no_opinion() -> Self {
-        Self::built_in("no layer says anything")
+        Self::built_in("no layer sets this key")
     }
 
-    /// `file:line`, or the file alone.
+    /// Returns `file:line`, or the file alone.
     pub fn location(&self) -> String {
         match self.line {
             Some(line) => format!("{}:{line}", self.file),
@@ -74,7 +77,7 @@ impl fmt::Display for RuleRef {
 
 /// A value and the rule that set it.
 ///
-/// Two are equal when their values are: policies are compared by what they allow, not by who said so.
+/// Two instances are equal if their values are equal: policies are compared by their meaning, not by its source.
 #[derive(Debug, Clone)]
 pub struct WithRule<T> {
     /// The value.
@@ -98,7 +101,7 @@ impl<T> WithRule<T> {
 }
 
 impl<T: Ord + Clone> WithRule<T> {
-    /// The smaller of two; on a tie the one that was there first, so that the highest layer is named.
+    /// Returns the smaller value. For equal values it returns `self`, so that the rule of the highest layer is named.
     pub(crate) fn min(&self, other: &Self) -> Self {
         if other.value < self.value { other.clone() } else { self.clone() }
     }

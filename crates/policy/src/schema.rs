@@ -1,4 +1,4 @@
-//! The JSON Schema of the policy file, and the reference table made from it.
+//! The JSON Schema of the policy file, and the reference table for the documentation.
 
 use serde_json::Value;
 
@@ -8,12 +8,12 @@ use crate::key::PolicyKey;
 use crate::layer::BaseLayer;
 use crate::source::PolicySource;
 
-/// The schema of `sandbox.policy.yaml` (JSON Schema 2020-12), for editors.
+/// Returns the JSON Schema (2020-12) of `sandbox.policy.yaml`, for editors.
 pub fn schema() -> Value {
     schemars::schema_for!(PolicyDocument).to_value()
 }
 
-/// The reference of `docs/policy.md`: a table of keys for each section, in Markdown.
+/// Returns the reference section of `docs/policy.md`: a Markdown table of the keys of each section.
 pub fn reference() -> Result<String, PolicyError> {
     let schema = schema();
     let empty = BaseLayer::read(&PolicySource::new("empty", ""))?;
@@ -37,7 +37,7 @@ pub fn reference() -> Result<String, PolicyError> {
     Ok(page)
 }
 
-/// A long list is told by its length: the whole stands in the file of defaults.
+/// Formats a default value. A long list is reduced to its length; `builtin/strictest.yaml` has the entries.
 fn absent_cell(absent: &str) -> String {
     match absent.matches(", ").count() {
         count if count > 2 => format!("{} built-in entries", count + 1),
@@ -45,7 +45,7 @@ fn absent_cell(absent: &str) -> String {
     }
 }
 
-/// What a value looks like, in a few words.
+/// Describes the type of a value with examples.
 fn kind(schema: &Value, property: &Value) -> String {
     let property = resolve(schema, property);
     if let Some(choices) = property["oneOf"].as_array() {
@@ -54,10 +54,10 @@ fn kind(schema: &Value, property: &Value) -> String {
     }
     if property["items"].is_object() {
         let items = resolve(schema, &property["items"]);
-        return format!("list of {}s, as {}", text(&items["title"]), examples(items));
+        return format!("list; entry: {}, e.g. {}", text(&items["title"]), examples(items));
     }
     match property["title"].as_str() {
-        Some(title) => format!("{title}, as {}", examples(property)),
+        Some(title) => format!("{title}, e.g. {}", examples(property)),
         None => "`true`, `false`".to_owned(),
     }
 }
@@ -65,13 +65,14 @@ fn kind(schema: &Value, property: &Value) -> String {
 fn examples(property: &Value) -> String {
     let examples = property["examples"].as_array().into_iter().flatten();
     let shown = examples.map(|example| match example {
-        Value::String(text) => format!("`{text}`"),
+        // A bare `|` would end the table cell.
+        Value::String(text) => format!("`{}`", text.replace('|', "\\|")),
         other => format!("`{other}`"),
     });
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// Follows a reference, and looks through the `null` that makes a key optional.
+/// Follows a reference, and unwraps the `null` alternative of an optional key.
 fn resolve<'a>(schema: &'a Value, node: &'a Value) -> &'a Value {
     if let Some(reference) = node["$ref"].as_str() {
         return schema.pointer(reference.trim_start_matches('#')).unwrap_or(node);

@@ -1,11 +1,11 @@
-//! A policy text and its name, and where in it something stands.
+//! Policy texts with their names, and positions in them.
 
 use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A policy text with the name people know it by: a path, a preset, an argument.
+/// A policy text and its name in messages: a path, a preset or an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicySource {
     name: Arc<str>,
@@ -13,30 +13,30 @@ pub struct PolicySource {
 }
 
 impl PolicySource {
-    /// A text under a name; the caller has read it.
+    /// Returns a source for a text that the caller has read.
     pub fn new(name: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> Self {
         Self { name: name.into(), text: text.into() }
     }
 
-    /// The name shown in messages and rules.
+    /// Returns the name shown in messages and rules.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The text, byte for byte.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// Where a value stands in its source.
+/// The position of a value in its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SourcePosition {
-    /// Line, from 1; 0 when the value was not read from a text.
+    /// Line, from 1; 0 for a value that is not from a text.
     pub line: u32,
     /// Byte offset of the value.
     pub offset: usize,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
@@ -49,24 +49,19 @@ impl SourcePosition {
     }
 }
 
-/// A value as it was written, with its place.
+/// A value with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spanned<T> {
-    /// What was written.
+    /// The value.
     pub value: T,
-    /// Where.
-    pub place: SourcePosition,
+    /// The position.
+    pub position: SourcePosition,
 }
 
 impl<T> Spanned<T> {
-    /// A value at a place.
-    pub fn at(value: T, place: SourcePosition) -> Self {
-        Self { value, place }
-    }
-
-    /// A value that stands in no text.
-    pub fn unplaced(value: T) -> Self {
-        Self::at(value, SourcePosition::default())
+    /// Returns a value with its position.
+    pub fn at(value: T, position: SourcePosition) -> Self {
+        Self { value, position }
     }
 }
 

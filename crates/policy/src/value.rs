@@ -1,7 +1,7 @@
-//! Values people write with a unit: sizes, durations, processors, dollars.
+//! Values with a unit: sizes, durations, CPUs, dollars.
 //!
-//! All become whole numbers (bytes, milliseconds, thousandths, pico-dollars): a limit is compared and
-//! added up, and floating point would make the smaller of two limits depend on rounding.
+//! All become integers (bytes, milliseconds, thousandths, pico-dollars). Limits are compared and added, and with
+//! floating point the result would depend on rounding.
 
 mod decimal;
 mod duration;
@@ -11,16 +11,16 @@ pub(crate) use decimal::{parse_cpus, parse_usd, show_cpus, show_usd};
 pub(crate) use duration::{parse_duration, show_duration};
 pub(crate) use size::{parse_size, show_size};
 
-/// Why a written value has no meaning: what is wrong, and what to write instead.
+/// The reason why a value is invalid, with advice how to correct it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BadValue {
-    pub(crate) why: String,
+pub(crate) struct InvalidValue {
+    pub(crate) message: String,
     pub(crate) help: Option<String>,
 }
 
-impl BadValue {
-    pub(crate) fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), help: None }
+impl InvalidValue {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: None }
     }
 
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
@@ -29,13 +29,16 @@ impl BadValue {
     }
 }
 
-/// Limits stay below this, so that "no limit" is larger than any limit that can be written.
+/// The largest limit that can be written. "No limit" is larger.
 pub(crate) const LARGEST: u64 = i64::MAX as u64;
 
-/// A plain count.
-pub(crate) fn parse_count(text: &str) -> Result<u64, BadValue> {
+/// Parses a count.
+pub(crate) fn parse_count(text: &str) -> Result<u64, InvalidValue> {
     match text.parse::<u64>() {
         Ok(count) if count <= LARGEST && text.bytes().all(|b| b.is_ascii_digit()) => Ok(count),
-        _ => Err(BadValue::new(format!("`{text}` is not a whole number")).with_help("write digits only, as in `256`")),
+        _ => {
+            Err(InvalidValue::new(format!("`{text}` is not a whole number"))
+                .with_help("write digits only, as in `256`"))
+        }
     }
 }

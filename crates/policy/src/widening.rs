@@ -1,8 +1,7 @@
-//! Asking for more than the layers above allow.
+//! Requests of a narrowing layer for more than the layers above allow.
 //!
-//! A narrowing that asks for more is not quietly cut down: whoever wrote it would believe to have what they
-//! do not. It is refused, naming the key, what holds and what was asked, unless a person granted exactly that.
-//! No grant passes the ceiling.
+//! Such a request is denied with an error, not silently reduced: its author would rely on rights that do not exist. A
+//! person can grant exactly one requested value. No grant can exceed the ceiling.
 
 use std::fmt;
 
@@ -17,45 +16,57 @@ use crate::layer::{BaseLayer, CeilingLayer, NarrowingLayer};
 use crate::policy::CompiledPolicy;
 use crate::rule::{RuleRef, WithRule};
 
-/// One thing that was asked for and is not allowed above.
+/// A request for more than the layers above allow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Widening {
     /// The key.
     pub key: PolicyKey,
-    /// What holds.
+    /// The value that applies.
     pub current: String,
-    /// What was asked for.
-    pub asked: String,
-    /// The rule that asks.
+    /// The requested value.
+    #[serde(rename = "asked")]
+    pub requested: String,
+    /// The rule that requests more.
     pub rule: RuleRef,
-    /// The rule that holds.
+    /// The rule that limits the key.
     pub limit: RuleRef,
 }
 
 impl fmt::Display for Widening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, current, asked, rule, limit } = self;
-        write!(f, "`{key}` asks for `{asked}` ({}), but `{current}` holds ({})", rule.location(), limit.location())
+        let Self { key, current, requested, rule, limit } = self;
+        let requester = if rule.file.starts_with("--") { rule.file.clone() } else { rule.location() };
+        if *key == PolicyKey::NetEnabled {
+            write!(f, "`{requester}` cannot enable network: ")?;
+        } else if key.is_list() {
+            write!(f, "`{requester}` cannot add `{requested}` to `{key}`: ")?;
+        } else {
+            write!(f, "`{requester}` cannot set `{key}` to `{requested}`: ")?;
+        }
+        match limit.file.as_str() {
+            RuleRef::DEFAULT => write!(f, "the default is `{key}: {current}`"),
+            _ => write!(f, "policy `{}` sets `{key}: {current}`", limit.location()),
+        }
     }
 }
 
-/// A narrowing asked for more, and nobody granted it.
+/// A narrowing layer requests more than the policy allows, and no grant covers it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", widenings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct WideningDenied {
-    /// Everything that was asked for in vain.
+    /// All denied requests.
     pub widenings: Vec<Widening>,
 }
 
 impl WideningDenied {
-    /// Stable identifier for clients.
+    /// Returns the stable identifier for clients.
     pub fn code(&self) -> ProblemCode {
         ProblemCode::PolicyWideningDenied
     }
 }
 
-/// What a session may do, like [`crate::effective`], but a narrowing that asks for more than it can get is an error,
-/// unless one of `grants` covers exactly what it asks for.
+/// Returns the policy of a session, like [`crate::effective`]. Fails if a narrowing layer requests more than the policy
+/// allows, unless one of `grants` covers exactly this value.
 pub fn resolve(
     ceiling: &CeilingLayer,
     base: &BaseLayer,
@@ -84,7 +95,7 @@ pub fn resolve(
 }
 
 impl EffectivePolicy {
-    /// The same policy narrowed further; a narrowing that asks for more than it can get is an error.
+    /// Returns this policy with further narrowing layers. Fails if one of them requests more.
     pub fn narrowed(&self, narrowings: &[NarrowingLayer]) -> Result<Self, WideningDenied> {
         let mut chosen = self.policy().clone();
         let mut denied = Vec::new();
@@ -99,15 +110,15 @@ impl EffectivePolicy {
         }
     }
 
-    /// What is left of the policy by a narrowing; where that asks for more, it simply does not get it.
+    /// Returns the intersection with a narrowing layer. Requests for more have no effect.
     #[must_use]
-    pub fn met(&self, narrowing: &NarrowingLayer) -> Self {
+    pub fn restricted_by(&self, narrowing: &NarrowingLayer) -> Self {
         Self::new(self.policy().meet(narrowing.policy()), self.ceiling.clone())
     }
 
-    /// The same policy with what a person granted beside it. What passes the ceiling is an error, and what is denied
-    /// by name stays denied.
-    pub fn granting(&self, granted: &NarrowingLayer) -> Result<Self, WideningDenied> {
+    /// Returns this policy with a grant added. Fails if the grant exceeds the ceiling. Entries of deny-lists still
+    /// apply.
+    pub fn with_grant(&self, granted: &NarrowingLayer) -> Result<Self, WideningDenied> {
         let widenings = granted.widenings(&self.ceiling);
         if !widenings.is_empty() {
             return Err(WideningDenied { widenings });
@@ -117,22 +128,22 @@ impl EffectivePolicy {
 }
 
 impl NarrowingLayer {
-    /// What it asks for that `above` does not surely allow.
+    /// Returns the values of this layer that `above` does not allow.
     pub fn widenings(&self, above: &CompiledPolicy) -> Vec<Widening> {
-        let asked = |key: PolicyKey| {
+        let to_widenings = |key: PolicyKey| {
             let texts = self.policy.uncovered(above, key);
-            let items = self.policy.value(key).items().into_iter().filter(move |item| texts.contains(&item.text));
+            let items = self.policy.value(key).entries().into_iter().filter(move |item| texts.contains(&item.text));
             items.map(move |item| {
                 let current = above.value(key);
-                Widening { key, current: current.show(), asked: item.text, rule: item.rule, limit: current.rule() }
+                Widening { key, current: current.show(), requested: item.text, rule: item.rule, limit: current.rule() }
             })
         };
-        self.given.iter().copied().flat_map(asked).collect()
+        self.set_keys.iter().copied().flat_map(to_widenings).collect()
     }
 }
 
 impl CompiledPolicy {
-    /// The items of `key` here that `above` does not surely allow.
+    /// Returns the entries of `key` that `above` does not cover.
     fn uncovered(&self, above: &Self, key: PolicyKey) -> Vec<String> {
         let value = |wider: bool| if wider { vec![self.show(key)] } else { Vec::new() };
         match key {
@@ -147,9 +158,9 @@ impl CompiledPolicy {
             PolicyKey::NetInject => unless(self.net.inject.entries(), |header| above.net.inject.covers(header)),
             PolicyKey::EnvPass => unless(self.env.entries(), |name| above.env.covers(name)),
             PolicyKey::ModelsAllow => unless(self.models.entries(), |name| above.models.covers(name)),
-            PolicyKey::ToolsAllow => unless(self.tools.allowed(), |tool| above.tools.covers(tool)),
-            PolicyKey::ToolsAsk => unless(self.tools.asked(), |tool| above.tools.covers(tool)),
-            // Adding to what is denied is what a narrowing is for, and leaving it out takes nothing back.
+            PolicyKey::ToolsAllow => unless(self.tools.allow_entries(), |tool| above.tools.covers(tool)),
+            PolicyKey::ToolsAsk => unless(self.tools.ask_entries(), |tool| above.tools.covers(tool)),
+            // Entries of deny-lists only take away.
             PolicyKey::FsDenyRead
             | PolicyKey::FsDenyWrite
             | PolicyKey::NetDenylist
@@ -160,11 +171,11 @@ impl CompiledPolicy {
             | PolicyKey::DegradePids
             | PolicyKey::DegradeDisk
             | PolicyKey::DegradeLandlock => value(larger(self.degrade.get(&key), above.degrade.get(&key))),
-            limit => value(larger(self.bounds.get(&limit), above.bounds.get(&limit))),
+            limit => value(larger(self.limits.get(&limit), above.limits.get(&limit))),
         }
     }
 
-    /// With everything `granted` speaks of allowed as well.
+    /// Returns this policy with everything that `granted` sets allowed in addition.
     fn join(&self, granted: &NarrowingLayer) -> Self {
         let mut wider = self.clone();
         let more = &granted.policy;
@@ -174,7 +185,7 @@ impl CompiledPolicy {
                 PolicyKey::NetEnabled => wider.net.enabled = more.net.enabled.clone(),
                 PolicyKey::NetDns => wider.net.dns = more.net.dns.clone(),
                 PolicyKey::FsRead => {
-                    wider.fs.read = more.fs.read.entries().fold(wider.fs.read, |all, one| all.widened(one))
+                    wider.fs.read = more.fs.read.entries().fold(wider.fs.read, |all, one| all.widened(one));
                 }
                 PolicyKey::FsWrite => {
                     wider.fs.write = more.fs.write.entries().fold(wider.fs.write, |all, one| all.widened(one));
@@ -192,10 +203,11 @@ impl CompiledPolicy {
                     wider.models = more.models.entries().fold(wider.models, |all, one| all.widened(one));
                 }
                 PolicyKey::ToolsAllow => {
-                    wider.tools = more.tools.allowed().fold(wider.tools, |all, one| all.widened(one, Verdict::Allow));
+                    wider.tools =
+                        more.tools.allow_entries().fold(wider.tools, |all, one| all.widened(one, Verdict::Allow));
                 }
                 PolicyKey::ToolsAsk => {
-                    wider.tools = more.tools.asked().fold(wider.tools, |all, one| all.widened(one, Verdict::Ask));
+                    wider.tools = more.tools.ask_entries().fold(wider.tools, |all, one| all.widened(one, Verdict::Ask));
                 }
                 PolicyKey::FsDenyRead
                 | PolicyKey::FsDenyWrite
@@ -203,7 +215,7 @@ impl CompiledPolicy {
                 | PolicyKey::NetIntercept
                 | PolicyKey::ToolsDeny => {}
                 _ => {
-                    wider.bounds.extend(more.bounds.clone());
+                    wider.limits.extend(more.limits.clone());
                     wider.degrade.extend(more.degrade.clone());
                 }
             }
@@ -219,6 +231,6 @@ fn unless<'a, P: ToString + 'a>(
     entries.filter(|entry| !covered(&entry.value)).map(|entry| entry.value.to_string()).collect()
 }
 
-fn larger<T: Ord>(asked: Option<&WithRule<T>>, above: Option<&WithRule<T>>) -> bool {
-    matches!((asked, above), (Some(asked), Some(above)) if asked.value > above.value)
+fn larger<T: Ord>(requested: Option<&WithRule<T>>, above: Option<&WithRule<T>>) -> bool {
+    matches!((requested, above), (Some(requested), Some(above)) if requested.value > above.value)
 }

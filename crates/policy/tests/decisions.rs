@@ -1,4 +1,4 @@
-//! What the evaluator answers, and the rule it names.
+//! Decisions of the evaluator and the rules they name.
 #![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
 use std::net::IpAddr;
@@ -74,13 +74,13 @@ fn connections_are_decided_by_host_and_port() {
     check(
         net("packages.example.com\0.evil.example", 443),
         Deny,
-        "a host name has letters, digits, hyphens and dots only (built-in)",
+        "a host name contains only letters, digits, hyphens and dots (built-in)",
     );
-    check(net("packages.example.com", 0), Deny, "a port is a number from 1 to 65535 (built-in)");
+    check(net("packages.example.com", 0), Deny, "a port must be a number from 1 to 65535 (built-in)");
 }
 
 #[test]
-fn where_tls_is_opened_requests_are_judged_and_tunnels_are_not_let_through() {
+fn intercepted_hosts_allow_matching_requests_and_deny_tunnels() {
     let policy = "net:\n  enabled: true\n  allowlist: [\"GET api.example.com/v1/**\", \"*.example.org\"]\n  \
                   intercept: [api.example.com, files.example.org, other.example.com]\n";
     let session = session(policy);
@@ -95,16 +95,16 @@ fn where_tls_is_opened_requests_are_judged_and_tunnels_are_not_let_through() {
     for host in ["api.example.com", "files.example.org"] {
         let decision = session.decide(&net(host, 443));
         assert_eq!(decision.rule.text, format!("net.intercept: \"{host}:443\""), "{host}");
-        assert!(session.decide_opening(host, 443).is_allowed(), "{host}");
+        assert!(session.decide_intercepted_host(host, 443).is_allowed(), "{host}");
     }
     assert!(session.decide(&net("pages.example.org", 443)).is_allowed());
     for host in ["other.example.com", "api.openai.com", "a..b"] {
-        assert!(!session.decide_opening(host, 443).is_allowed(), "{host}");
+        assert!(!session.decide_intercepted_host(host, 443).is_allowed(), "{host}");
     }
 }
 
 #[test]
-fn nothing_passes_the_built_in_ceiling() {
+fn no_policy_can_exceed_the_built_in_ceiling() {
     let open =
         "net:\n  enabled: true\n  allowlist: [\"*:*\", \"169.254.169.254:80\", \"10.0.0.5:443\", \"[fd00::1]:443\"]\n";
     let session = session(open);
@@ -128,11 +128,11 @@ fn nothing_passes_the_built_in_ceiling() {
         assert_eq!((decision.allowed, decision.rule.file.as_str()), (Verdict::Deny, "built-in"), "{host}");
     }
     assert!(session.decide(&net("storage.googleapis.com", 443)).is_allowed());
-    // An address is not a name: `*` does not mean it.
+    // `*` matches names, not addresses.
     assert!(!session.decide(&net("203.0.113.7", 443)).is_allowed());
 }
 
-/// Addresses of model vendors, of those who pass calls on to them, and of agents with a server of their own.
+/// Hosts of model vendors, of services that forward model calls, and of agents with their own model servers.
 const VENDORS: &[&str] = &[
     "anthropic.com",
     "api.anthropic.com",
@@ -197,7 +197,7 @@ const VENDORS: &[&str] = &[
     "api2.cursor.sh",
 ];
 
-/// Hosts beside them that have nothing to do with models, or serve files and no answers.
+/// Similar hosts that do not serve models.
 const NEIGHBOURS: &[&str] = &[
     "storage.googleapis.com",
     "s3.us-east-1.amazonaws.com",
@@ -216,7 +216,7 @@ const NEIGHBOURS: &[&str] = &[
 ];
 
 #[test]
-fn model_vendors_are_out_of_reach_and_their_neighbours_are_not() {
+fn model_vendors_are_denied_and_similar_hosts_are_not() {
     let session = session("net:\n  enabled: true\n  allowlist: [\"*:*\"]\n");
     for host in VENDORS {
         let decision = session.decide(&net(host, 443));
@@ -258,7 +258,7 @@ fn resolved_addresses_are_filtered() {
 }
 
 #[test]
-fn files_of_the_workspace() {
+fn files_in_the_workspace_are_decided_by_mode_and_globs() {
     use Verdict::{Allow, Deny};
     let workspace = "fs.workspace: overlay (sandbox.policy.yaml:3)";
     check(Action::Read("src/main.rs".into()), Allow, workspace);
@@ -276,11 +276,15 @@ fn files_of_the_workspace() {
     check(Action::Write(".git/hooks".into()), Deny, "fs.deny_write: \".git/hooks/**\" (sandbox.policy.yaml:7)");
     check(Action::Read(".git/hooks/pre-commit".into()), Allow, workspace);
     check(Action::Write("sandbox.policy.yaml".into()), Deny, "fs.deny_write: \"sandbox.policy.yaml\" (built-in:5)");
-    check(Action::Read("src/../.env".into()), Deny, "a path with `..` is refused: write where it leads (built-in)");
+    check(
+        Action::Read("src/../.env".into()),
+        Deny,
+        "a path with `..` is not allowed: write the path it leads to (built-in)",
+    );
 }
 
 #[test]
-fn files_beside_the_workspace() {
+fn files_outside_the_workspace_are_decided_by_path() {
     use Verdict::{Allow, Deny};
     check(Action::Read("/usr/lib/x.so".into()), Allow, "fs.read: \"/usr\" (sandbox.policy.yaml:4)");
     check(Action::Read("/usrlocal".into()), Deny, "fs.read has 2 entries, none match (sandbox.policy.yaml:4)");
@@ -288,11 +292,11 @@ fn files_beside_the_workspace() {
     check(Action::Write("/var/cache/build/o".into()), Allow, "fs.write: \"/var/cache/build\" (sandbox.policy.yaml:5)");
     check(Action::Read("/var/cache/build/o".into()), Allow, "fs.write: \"/var/cache/build\" (sandbox.policy.yaml:5)");
     check(Action::Read("/etc/passwd".into()), Deny, "fs.read has 2 entries, none match (sandbox.policy.yaml:4)");
-    check(Action::Write("/tmp/x".into()), Allow, "`/tmp` is the sandbox's own (built-in)");
+    check(Action::Write("/tmp/x".into()), Allow, "`/tmp` belongs to the sandbox (built-in)");
 }
 
 #[test]
-fn tools_and_commands() {
+fn tools_and_commands_are_decided_by_pattern() {
     use Verdict::{Allow, Ask, Deny};
     let everything = "tools.allow: \"*\" (sandbox.policy.yaml:18)";
     let ask = "tools.ask: \"Bash(rm *)\" (sandbox.policy.yaml:19)";
@@ -307,11 +311,11 @@ fn tools_and_commands() {
     check(tool("Bash", "rm x; curl y"), Deny, curl);
     check(exec("/opt/tool"), Deny, "fs.read has 2 entries, none match (sandbox.policy.yaml:4)");
     check(exec("./tool"), Allow, everything);
-    check(Action::Exec(Vec::new()), Deny, "there is no command (built-in)");
+    check(Action::Exec(Vec::new()), Deny, "the command is empty (built-in)");
 }
 
 #[test]
-fn an_allowed_command_allows_no_second_one() {
+fn allowed_command_does_not_allow_a_second_command() {
     let gate =
         session("fs: {read: [/usr]}\ntools: {allow: [\"Bash(git *)\", \"Bash(ls)\"], ask: [\"Bash(git push*)\"]}\n");
     let answer = |command: &str| gate.decide(&tool("Bash", command)).allowed;
@@ -326,14 +330,14 @@ fn an_allowed_command_allows_no_second_one() {
 }
 
 #[test]
-fn models_by_name() {
+fn models_are_decided_by_name() {
     use Verdict::{Allow, Deny};
     check(Action::Model("claude-sonnet-4-5".into()), Allow, "models.allow: \"claude-*\" (sandbox.policy.yaml:16)");
     check(Action::Model("gpt-5".into()), Deny, "models.allow has 1 entry, none match (sandbox.policy.yaml:16)");
 }
 
 #[test]
-fn an_empty_policy_allows_reading_the_workspace_and_nothing_else() {
+fn empty_policy_only_allows_reading_the_workspace() {
     let empty = session("");
     assert!(empty.decide(&Action::Read("src/main.rs".into())).is_allowed());
     for action in [
@@ -353,14 +357,14 @@ fn an_empty_policy_allows_reading_the_workspace_and_nothing_else() {
 }
 
 #[test]
-fn an_enabled_network_with_an_empty_allow_list_is_closed() {
+fn enabled_network_with_an_empty_allow_list_denies_every_host() {
     let closed = session("net: {enabled: true, allowlist: []}\n");
     assert!(!closed.decide(&net("example.com", 443)).is_allowed());
     assert!(!session("net: {enabled: true}\n").decide(&net("example.com", 443)).is_allowed());
 }
 
 #[test]
-fn presets_are_ordered_where_they_can_be() {
+fn presets_are_ordered_by_memory_limit() {
     let limits = Preset::ALL.map(|preset| {
         effective(&CeilingLayer::built_in().unwrap(), &BaseLayer::preset(preset).unwrap(), &[]).limits().memory_bytes
     });
@@ -368,11 +372,11 @@ fn presets_are_ordered_where_they_can_be() {
 }
 
 #[test]
-fn an_organisation_can_only_take_away() {
+fn organisation_policy_can_only_take_away() {
     let ceiling = CeilingLayer::built_in().unwrap();
     let organisation =
         PolicySource::new("/etc/viv/policy.yaml", "net: {allowlist: [\"*.example.com:443\"]}\nproc: {memory: 1GiB}\n");
-    let ceiling = ceiling.and(&organisation).unwrap();
+    let ceiling = ceiling.with_organisation(&organisation).unwrap();
     let session = effective(&ceiling, &BaseLayer::preset(Preset::Open).unwrap(), &[]);
     assert_eq!(session.net().allowlist, ["*.example.com:443"]);
     assert_eq!(session.limits().memory_bytes, 1 << 30);
@@ -381,7 +385,7 @@ fn an_organisation_can_only_take_away() {
 }
 
 #[test]
-fn a_digest_names_what_a_session_may_do_and_not_who_said_so() {
+fn digest_depends_on_the_values_and_not_on_their_source() {
     let one = session("proc: {memory: 512MiB}\n");
     assert_eq!(one.digest(), session("# the same\n\nproc:\n  memory: 536870912\n").digest());
     assert_ne!(one.digest(), session("proc: {memory: 513MiB}\n").digest());

@@ -1,4 +1,4 @@
-//! Texts written to harm: whatever they hold, reading them ends, in an answer that can be shown.
+//! Malicious policy texts: parsing ends in time, with a message that is safe to show.
 #![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use policy::{
 };
 use proptest::prelude::*;
 
-/// Reads `text` in every role; what is wrong with it must be drawable, or the place it points at is not in it.
+/// Parses `text` as every kind of layer and renders all findings. Rendering fails if a finding points outside the text.
 fn read(text: &str) {
     let source = PolicySource::new("hostile.yaml", text);
     let outcomes = [BaseLayer::read(&source).err(), NarrowingLayer::read(&source).err(), narrow(text).err()];
@@ -22,7 +22,7 @@ fn read(text: &str) {
     }
 }
 
-/// A good policy with a few bytes changed: far more likely to get past the reader than noise.
+/// Returns a valid policy with a few bytes changed, which gets further into the parser than random text.
 fn damaged() -> impl Strategy<Value = String> {
     let good = Preset::Open.source().text().to_owned();
     let edit = (
@@ -46,24 +46,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn noise_is_refused_in_order(text in "[\\PC\n\t :\\-\\[\\]{}&*!\"']{0,200}") {
+    fn random_text_is_rejected(text in "[\\PC\n\t :\\-\\[\\]{}&*!\"']{0,200}") {
         read(&text);
     }
 
     #[test]
-    fn damaged_policies_are_refused_in_order(text in damaged()) {
+    fn damaged_policies_are_rejected(text in damaged()) {
         read(&text);
     }
 
     #[test]
-    fn a_host_that_is_read_is_read_the_same_again(text in "[a-zA-Z0-9.:*_%@\\[\\]\\\\/ é\\x00-]{0,40}") {
+    fn formatted_hosts_parse_to_the_same_host(text in "[a-zA-Z0-9.:*_%@\\[\\]\\\\/ é\\x00-]{0,40}") {
         if let Ok(host) = text.parse::<Host>() {
             prop_assert_eq!(host.to_string().parse::<Host>(), Ok(host));
         }
     }
 
     #[test]
-    fn any_question_gets_an_answer(host in "\\PC{0,30}", port in any::<u16>(), path in "\\PC{0,30}", tool in "\\PC{0,30}") {
+    fn every_action_gets_a_decision(host in "\\PC{0,30}", port in any::<u16>(), path in "\\PC{0,30}", tool in "\\PC{0,30}") {
         for action in [
             Action::Net { host, port },
             Action::Read(path.clone().into()),
@@ -77,9 +77,9 @@ proptest! {
     }
 }
 
-/// Patterns made to backtrack, lists made to be compared with one another, and nesting made to overflow a stack.
+/// Patterns that backtrack, long lists that are compared with one another, and deep nesting.
 #[test]
-fn nothing_takes_long() {
+fn expensive_policies_are_processed_in_time() {
     let stars = format!("models: {{allow: [\"{}b\"]}}\n", "a*".repeat(500));
     let base = BaseLayer::read(&PolicySource::new("stars", stars)).unwrap();
     let hosts: Vec<String> = (0..1_000).map(|index| format!("\"h{index}.example.com:443\"")).collect();

@@ -1,4 +1,4 @@
-//! The laws the meet of policies must keep, on policies written as text.
+//! Laws of the intersection (`meet`) of policies, tested on random policy texts.
 #![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
 use policy::{
@@ -108,7 +108,7 @@ fn word(pool: &'static [&'static str]) -> impl Strategy<Value = Option<String>> 
     option::of(select(pool).prop_map(str::to_owned))
 }
 
-/// A policy text in which any key may be absent.
+/// Returns a policy text in which any key may be absent.
 fn text() -> impl Strategy<Value = String> {
     let fs = (word(&["overlay", "bind", "readonly"]), list(PATHS), list(PATHS), list(GLOBS), list(GLOBS));
     let net = (
@@ -165,7 +165,7 @@ fn base(text: &str) -> BaseLayer {
     BaseLayer::read(&PolicySource::new("base.yaml", text)).unwrap()
 }
 
-/// A policy in any of the roles.
+/// Returns the policy of any kind of layer.
 fn policy() -> impl Strategy<Value = CompiledPolicy> {
     (text(), any::<bool>())
         .prop_map(|(text, whole)| if whole { base(&text).policy().clone() } else { narrowing(&text).policy().clone() })
@@ -179,7 +179,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn the_meet_is_commutative_associative_and_idempotent(a in policy(), b in policy(), c in policy()) {
+    fn meet_is_commutative_associative_and_idempotent(a in policy(), b in policy(), c in policy()) {
         prop_assert_eq!(a.meet(&b), b.meet(&a));
         prop_assert_eq!(a.meet(&b).meet(&c), a.meet(&b.meet(&c)));
         prop_assert_eq!(a.meet(&a), a.clone());
@@ -188,18 +188,18 @@ proptest! {
     }
 
     #[test]
-    fn the_meet_is_within_each_side(a in policy(), b in policy()) {
+    fn meet_is_within_each_side(a in policy(), b in policy()) {
         let meet = a.meet(&b);
         prop_assert!(meet.is_within(&a) && meet.is_within(&b));
     }
 
     #[test]
-    fn what_the_meet_lets_through_each_side_lets_through(a in policy(), b in policy()) {
+    fn actions_allowed_by_the_meet_are_allowed_by_each_side(a in policy(), b in policy()) {
         let meet = a.meet(&b);
         for action in actions() {
             let strictest = verdict(&a, &action).min(verdict(&b, &action));
             prop_assert!(verdict(&meet, &action) <= strictest, "{action}");
-            // Only a host path readable by `read` here and by `write` there may come out stricter than need be.
+            // A host path that one side allows in `read` and the other in `write` may be denied by the intersection.
             if !matches!(action, Action::Read(_) | Action::Exec(_)) {
                 prop_assert_eq!(verdict(&meet, &action), strictest, "{}", action);
             }
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn the_lists_enforcement_reads_say_what_the_evaluator_says(a in text(), b in text(), c in text()) {
+    fn enforced_lists_agree_with_the_evaluator(a in text(), b in text(), c in text()) {
         let layers = [narrowing(&b), narrowing(&c)];
         let whole = effective(&CeilingLayer::built_in().unwrap(), &base(&a), &layers);
         let (fs, net) = (whole.fs(), whole.net());
@@ -277,14 +277,14 @@ proptest! {
             prop_assert!(verdict(&after, &action) <= verdict(&before, &action), "{action}");
             let Action::Http { host, method, path, .. } = &action else { continue };
             let over_tls = Action::http(method, &format!("https://{host}:80{path}")).unwrap();
-            // What passes through TLS that is opened is a request the rules list, or what passed unopened.
+            // A request over intercepted TLS is allowed if a rule lists it or if the tunnel was allowed before.
             let listed = verdict(&before, &action).max(verdict(&before, &over_tls));
             prop_assert!(verdict(&after, &over_tls) <= listed, "{over_tls}");
         }
     }
 
     #[test]
-    fn what_asks_for_nothing_more_names_nothing_more(
+    fn layers_without_widenings_allow_nothing_more(
         above in text(), hosts in list(HOSTS), paths in list(PATHS), models in list(MODELS), tools in list(TOOLS)
     ) {
         let above = base(&above);
@@ -294,16 +294,16 @@ proptest! {
             section("models", &[("allow", models)]),
             section("tools", &[("allow", tools)]),
         ];
-        // What is denied above stays denied and is no widening, so only the allow-lists are compared.
+        // Denials above still apply and are not widenings, so only the allow-lists are compared.
         let open = narrowing("net: {enabled: true}\nfs: {workspace: bind}\n");
         let deny = |action: &Action| above.policy().decide(action).rule.text;
         for ask in asks.iter().filter(|ask| !ask.is_empty()) {
-            let asked = narrowing(ask);
-            let quiet = asked.widenings(above.policy()).is_empty();
+            let requested = narrowing(ask);
+            let no_widening = requested.widenings(above.policy()).is_empty();
             for action in actions().iter().filter(|action| is_about(action, ask)) {
-                let wanted = verdict(&asked.policy().meet(open.policy()), action) == Verdict::Allow;
+                let wanted = verdict(&requested.policy().meet(open.policy()), action) == Verdict::Allow;
                 let refused = verdict(above.policy(), action) == Verdict::Deny && deny(action).contains("none match");
-                prop_assert!(!(quiet && wanted && refused), "{ask} does not ask for more, yet {action} is refused");
+                prop_assert!(!(no_widening && wanted && refused), "{ask} is not a widening, but {action} is denied");
             }
         }
     }
@@ -314,7 +314,7 @@ fn is_about(action: &Action, ask: &str) -> bool {
         Action::Net { .. } | Action::Raw { .. } | Action::Http { .. } | Action::Https { .. } => ask.starts_with("net"),
         Action::Write(path) => ask.starts_with("fs") && path.is_absolute(),
         Action::Model(_) => ask.starts_with("models"),
-        // A line of several commands may be allowed by several entries above, each covering one of them.
+        // Several entries above may allow a line with several commands, each covering one of them.
         Action::Tool { argument, .. } => ask.starts_with("tools") && !argument.contains("&&"),
         Action::Read(_) | Action::Exec(_) => false,
     }

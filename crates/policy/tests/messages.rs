@@ -1,4 +1,4 @@
-//! What a person reads when a policy is wrong.
+//! Messages for invalid policies.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are not seen as tests.
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
@@ -15,7 +15,7 @@ fn render(error: &PolicyError) -> String {
 
 #[track_caller]
 fn complaint(text: &str) -> String {
-    render(&BaseLayer::read(&PolicySource::new("sandbox.policy.yaml", text)).expect_err("the policy is wrong"))
+    render(&BaseLayer::read(&PolicySource::new("sandbox.policy.yaml", text)).expect_err("the policy is invalid"))
 }
 
 macro_rules! complaints {
@@ -30,9 +30,9 @@ macro_rules! complaints {
 }
 
 complaints! {
-    unknown_key_with_a_near_one: "version: 1\nnet:\n  enabled: true\n  allow_list: [packages.example.com]\n";
+    unknown_key_with_suggestion: "version: 1\nnet:\n  enabled: true\n  allow_list: [packages.example.com]\n";
     unknown_key_at_the_top: "version: 1\nnetwork: {}\n";
-    unknown_key_near_nothing: "proc:\n  quota: 12\n";
+    unknown_key_without_suggestion: "proc:\n  quota: 12\n";
     duplicate_key: "net:\n  enabled: false\n  enabled: true\n";
     duplicate_section: "net: {enabled: false}\nfs: {}\nnet: {enabled: true}\n";
     bad_glob: "fs:\n  deny_read:\n    - \"**/.env\"\n    - \"secrets/[ab\"\n";
@@ -40,17 +40,17 @@ complaints! {
     bad_size: "proc:\n  memory: 2gb\n  disk: lots\n";
     bad_duration: "proc:\n  timeout: 30\n";
     zero_limit: "proc:\n  pids: 0\n";
-    no_meant_as_a_boolean: "net:\n  enabled: no\n";
+    no_instead_of_a_boolean: "net:\n  enabled: no\n";
     wrong_version: "version: 2\n";
     wrong_mode: "fs:\n  workspace: overlays\n";
     wrong_means: "degrade: {disk: rlimit}\n";
-    means_that_nothing_keeps: "degrade:\n  cpus: rlimit\n  disk: none\n  landlock: rlimit\n";
+    means_without_implementation: "degrade:\n  cpus: rlimit\n  disk: none\n  landlock: rlimit\n";
     host_with_a_user: "net:\n  allowlist: [\"user@example.com:443\"]\n";
     host_as_a_url: "net:\n  allowlist: [\"https://example.com/x\"]\n";
-    injected_into_tls_that_is_not_opened: "net:\n  inject: [\"a.example.com Authorization=Bearer {one}\"]\n";
-    injected_twice: "net:\n  inject: [\"*.example.com:80 x-key={one}\", \"a.example.com:80 X-Key={two}\"]\n";
-    injected_where_it_is_no_credential: "net:\n  inject: [\"a.example.com:80 Host={one}\", \"*:80 X-Key={one}\"]\n";
-    injected_without_a_name: "net:\n  inject: [\"a.example.com:80 X-Key=sk-123\", \"a.example.com:80 X-Key={a}{b}\"]\n";
+    injection_without_interception: "net:\n  inject: [\"a.example.com Authorization=Bearer {one}\"]\n";
+    header_injected_twice: "net:\n  inject: [\"*.example.com:80 x-key={one}\", \"a.example.com:80 X-Key={two}\"]\n";
+    injection_into_reserved_header_or_any_host: "net:\n  inject: [\"a.example.com:80 Host={one}\", \"*:80 X-Key={one}\"]\n";
+    injection_without_credential_name: "net:\n  inject: [\"a.example.com:80 X-Key=sk-123\", \"a.example.com:80 X-Key={a}{b}\"]\n";
     host_with_a_trailing_dot: "net:\n  allowlist: [\"example.com.:443\"]\n";
     host_in_unicode: "net:\n  allowlist: [\"bücher.example:443\"]\n";
     host_with_a_star_inside: "net:\n  allowlist: [\"api-*.example.com:443\"]\n";
@@ -61,15 +61,15 @@ complaints! {
     path_that_is_not_absolute: "fs:\n  read: [lib]\n";
     model_key_passed: "env:\n  pass: [LANG, ANTHROPIC_API_KEY]\n";
     tool_without_its_bracket: "tools:\n  ask: [\"Bash(rm *\"]\n";
-    a_list_where_a_word_belongs: "fs:\n  workspace: [overlay]\n";
-    a_word_where_a_list_belongs: "net:\n  allowlist: example.com\n";
-    text_that_is_no_yaml: "net: [\n";
+    list_instead_of_value: "fs:\n  workspace: [overlay]\n";
+    value_instead_of_list: "net:\n  allowlist: example.com\n";
+    text_that_is_not_yaml: "net: [\n";
     merge_key: "fs: &a {read: []}\nnet:\n  <<: *a\n";
     two_documents: "version: 1\n---\nversion: 1\n";
     unknown_tag: "net:\n  enabled: !maybe true\n";
-    every_mistake_is_told_at_once: "fs:\n  read: [lib]\nproc:\n  memory: 1.5GiB\n  cpus: many\nmodels:\n  budget_usd: -1\n";
-    a_tool_pattern_that_steers_the_terminal: "tools:\n  allow: [\"Bash(\\x1b]0;x\\x07)\"]\n";
-    terminal_escapes_are_not_passed_on: "net:\n  allowlist: [\"a\\x1b[31mb\"]\n";
+    all_mistakes_are_reported_together: "fs:\n  read: [lib]\nproc:\n  memory: 1.5GiB\n  cpus: many\nmodels:\n  budget_usd: -1\n";
+    tool_pattern_with_terminal_escape: "tools:\n  allow: [\"Bash(\\x1b]0;x\\x07)\"]\n";
+    terminal_escapes_are_masked: "net:\n  allowlist: [\"a\\x1b[31mb\"]\n";
 }
 
 #[test]
@@ -83,17 +83,17 @@ fn alias_bomb() {
     let flat = format!("fs:\n  read: [&p /usr, {}]\n", vec!["*p"; 30].join(", "));
     insta::assert_snapshot!("alias_bomb_in_a_list", complaint(&flat));
     let nested = "fs: &f\n  read: [/usr]\n  deny_read: *f\n";
-    insta::assert_snapshot!("alias_that_holds_itself", complaint(nested));
+    insta::assert_snapshot!("alias_that_contains_itself", complaint(nested));
 }
 
 #[test]
-fn a_file_of_megabytes_is_refused_unread() {
+fn too_large_file_is_rejected_unread() {
     insta::assert_snapshot!(complaint(&"#\n".repeat(200_000)));
 }
 
 #[test]
-fn arguments_are_pointed_at_too() {
-    let complaint = |argument: &str| render(&narrow(argument).expect_err("the argument is wrong"));
+fn findings_point_into_arguments() {
+    let complaint = |argument: &str| render(&narrow(argument).expect_err("the argument is invalid"));
     insta::assert_snapshot!("argument_unknown_key", complaint("proc.memmory=512MiB"));
     insta::assert_snapshot!("argument_bad_value", complaint("proc.memory=512Mi"));
     insta::assert_snapshot!("argument_without_equals", complaint("proc.memory"));
@@ -102,7 +102,7 @@ fn arguments_are_pointed_at_too() {
 }
 
 #[test]
-fn findings_know_their_line() {
+fn findings_have_line_numbers() {
     let text = "net:\n  allowlist:\n    - good.example.com\n    - bad_.example.com\n";
     let error = NarrowingLayer::read(&PolicySource::new("p.yaml", text)).unwrap_err();
     assert_eq!(error.findings()[0].line(), Some(4));

@@ -1,4 +1,4 @@
-//! Asking for more: refused by name, unless a person granted exactly it.
+//! Requests for more than the policy allows are denied, unless a person granted exactly this.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are not seen as tests.
 
 use policy::{
@@ -29,7 +29,7 @@ fn resolved(narrowings: &[NarrowingLayer], grants: &[WideningGrant]) -> Result<E
 
 #[track_caller]
 fn denied(argument: &str) -> String {
-    let error = resolved(&[narrow(argument).unwrap()], &[]).expect_err("it asks for more");
+    let error = resolved(&[narrow(argument).unwrap()], &[]).expect_err("the argument is a widening");
     assert_eq!(error.code(), ProblemCode::PolicyWideningDenied);
     error.to_string()
 }
@@ -47,7 +47,7 @@ fn net(host: &str) -> Action {
 }
 
 #[test]
-fn less_or_the_same_is_never_refused() {
+fn equal_or_stricter_values_are_accepted() {
     for argument in [
         "proc.memory=2GiB",
         "proc.memory=1",
@@ -74,19 +74,19 @@ fn less_or_the_same_is_never_refused() {
 }
 
 #[test]
-fn more_is_refused_by_name() {
+fn widening_is_denied_with_key_and_value() {
     assert_eq!(
         denied("net.inject=a.example.org:80 X-Key={mine}"),
-        "`net.inject` asks for `a.example.org:80 x-key={mine}` (--narrow:1), but `[]` holds (default:66)"
+        "`--narrow` cannot add `a.example.org:80 x-key={mine}` to `net.inject`: the default is `net.inject: []`"
     );
-    assert_eq!(denied("net.dns=stub"), "`net.dns` asks for `stub` (--narrow:1), but `none` holds (default:67)");
+    assert_eq!(denied("net.dns=stub"), "`--narrow` cannot set `net.dns` to `stub`: the default is `net.dns: none`");
     assert_eq!(
         denied("proc.memory=4GiB"),
-        "`proc.memory` asks for `4GiB` (--narrow:1), but `2GiB` holds (base.yaml:3)"
+        "`--narrow` cannot set `proc.memory` to `4GiB`: policy `base.yaml:3` sets `proc.memory: 2GiB`"
     );
     assert_eq!(
         denied("net.allowlist=a.example.org,b.example.com"),
-        "`net.allowlist` asks for `b.example.com:443` (--narrow:1), but `[*.example.org:443]` holds (base.yaml:2)"
+        "`--narrow` cannot add `b.example.com:443` to `net.allowlist`: policy `base.yaml:2` sets `net.allowlist: [*.example.org:443]`"
     );
     for argument in [
         "net.allowlist=*",
@@ -116,18 +116,18 @@ fn more_is_refused_by_name() {
 }
 
 #[test]
-fn a_project_file_that_asks_for_more_is_refused_with_every_ask() {
+fn project_file_is_denied_with_all_of_its_widenings() {
     let file =
         PolicySource::new("sandbox.policy.yaml", "net:\n  allowlist:\n    - evil.example.com\nproc:\n  memory: 8GiB\n");
-    let error = resolved(&[NarrowingLayer::read(&file).unwrap()], &[]).expect_err("it asks for more");
+    let error = resolved(&[NarrowingLayer::read(&file).unwrap()], &[]).expect_err("the file is a widening");
     let lines: Vec<_> = error.widenings.iter().map(|widening| (widening.key.name(), widening.rule.line)).collect();
     assert_eq!(lines, [("net.allowlist", Some(3)), ("proc.memory", Some(5))]);
 }
 
 #[test]
-fn a_grant_covers_exactly_what_it_names() {
-    let asked = [narrow("net.allowlist=a.example.org,b.example.com").unwrap()];
-    let session = resolved(&asked, &[grant("net.allowlist=b.example.com:443")]).unwrap();
+fn grant_covers_exactly_one_value() {
+    let requested = [narrow("net.allowlist=a.example.org,b.example.com").unwrap()];
+    let session = resolved(&requested, &[grant("net.allowlist=b.example.com:443")]).unwrap();
     assert!(session.decide(&net("a.example.org")).is_allowed());
     assert!(session.decide(&net("b.example.com")).is_allowed());
     assert!(!session.decide(&net("c.example.org")).is_allowed());
@@ -139,13 +139,13 @@ fn a_grant_covers_exactly_what_it_names() {
         "net.allowlist=b.example.com,c.example.com",
         "nonsense",
     ] {
-        assert!(resolved(&asked, &[grant(other)]).is_err(), "{other}");
+        assert!(resolved(&requested, &[grant(other)]).is_err(), "{other}");
     }
 }
 
 #[test]
 fn every_kind_of_key_can_be_granted() {
-    for (asked, covers) in [
+    for (requested, covers) in [
         ("proc.memory=4GiB", "proc.memory=4096MiB"),
         ("fs.workspace=bind", "fs.workspace=bind"),
         ("fs.read=/etc/ssl", "fs.read=/etc/ssl/"),
@@ -157,29 +157,29 @@ fn every_kind_of_key_can_be_granted() {
         ("env.pass=LANG", "env.pass=LANG"),
         ("degrade.memory=none", "degrade.memory=none"),
     ] {
-        let narrowing = narrow(asked).unwrap();
-        let session = resolved(std::slice::from_ref(&narrowing), &[grant(covers)]).expect(asked);
-        assert_eq!(narrowing.widenings(session.policy()), [], "{asked} was granted and is not there");
+        let narrowing = narrow(requested).unwrap();
+        let session = resolved(std::slice::from_ref(&narrowing), &[grant(covers)]).expect(requested);
+        assert_eq!(narrowing.widenings(session.policy()), [], "{requested} was granted and has no effect");
     }
 }
 
 #[test]
-fn a_grant_ends_and_belongs_to_one_session_and_call() {
-    let asked = [narrow("proc.memory=4GiB").unwrap()];
+fn grant_expires_and_belongs_to_one_session_and_call() {
+    let requested = [narrow("proc.memory=4GiB").unwrap()];
     let good = grant("proc.memory=4GiB");
-    assert!(resolved(&asked, std::slice::from_ref(&good)).is_ok());
-    assert!(resolved(&asked, &[WideningGrant { expires_unix_secs: NOW, ..good.clone() }]).is_err());
+    assert!(resolved(&requested, std::slice::from_ref(&good)).is_ok());
+    assert!(resolved(&requested, &[WideningGrant { expires_unix_secs: NOW, ..good.clone() }]).is_err());
     let scope =
         |session: &str, call: &str| GrantScope::Call { session_id: session.parse().unwrap(), call: call.to_owned() };
-    assert!(resolved(&asked, &[WideningGrant { scope: scope("one", "call-1"), ..good.clone() }]).is_ok());
-    assert!(resolved(&asked, &[WideningGrant { scope: scope("one", "call-2"), ..good.clone() }]).is_err());
-    assert!(resolved(&asked, &[WideningGrant { scope: scope("two", "call-1"), ..good }]).is_err());
+    assert!(resolved(&requested, &[WideningGrant { scope: scope("one", "call-1"), ..good.clone() }]).is_ok());
+    assert!(resolved(&requested, &[WideningGrant { scope: scope("one", "call-2"), ..good.clone() }]).is_err());
+    assert!(resolved(&requested, &[WideningGrant { scope: scope("two", "call-1"), ..good }]).is_err());
 }
 
 #[test]
-fn no_grant_passes_the_ceiling() {
+fn grants_cannot_exceed_the_ceiling() {
     let organisation = PolicySource::new("/etc/viv/policy.yaml", "proc: {memory: 3GiB}\n");
-    let ceiling = CeilingLayer::built_in().unwrap().and(&organisation).unwrap();
+    let ceiling = CeilingLayer::built_in().unwrap().with_organisation(&organisation).unwrap();
     let base = BaseLayer::read(&PolicySource::new("base.yaml", BASE)).unwrap();
     let context = GrantContext { session_id: Some(me()), call: None, now_unix_secs: NOW };
     let outcome = |covers: &str| resolve(&ceiling, &base, &[narrow(covers).unwrap()], &[grant(covers)], &context);
@@ -190,7 +190,7 @@ fn no_grant_passes_the_ceiling() {
 }
 
 #[test]
-fn grants_are_stored_as_they_are_shown() {
+fn grants_round_trip_through_json() {
     let text = serde_json::to_string(&grant("proc.memory=4GiB")).unwrap();
     assert_eq!(
         text,
@@ -200,22 +200,22 @@ fn grants_are_stored_as_they_are_shown() {
 }
 
 #[test]
-fn a_running_session_gets_what_a_person_granted_and_nothing_above_the_ceiling() {
+fn running_session_gets_granted_values_up_to_the_ceiling() {
     let organisation = PolicySource::new("organisation", "net: {allowlist: [\"*.example.com:443\"]}\n");
-    let ceiling = CeilingLayer::built_in().unwrap().and(&organisation).unwrap();
+    let ceiling = CeilingLayer::built_in().unwrap().with_organisation(&organisation).unwrap();
     let base =
         BaseLayer::read(&PolicySource::new("base", "net: {enabled: false, denylist: [no.example.com]}\n")).unwrap();
     let mut policy = policy::effective(&ceiling, &base, &[]);
     for rule in ["net.enabled=true", "net.allowlist=a.example.com:443", "net.allowlist=no.example.com:443"] {
-        policy = policy.granting(&NarrowingLayer::grant(rule).unwrap()).unwrap();
+        policy = policy.with_grant(&NarrowingLayer::grant(rule).unwrap()).unwrap();
     }
     assert!(policy.decide(&net("a.example.com")).is_allowed());
     assert_eq!(policy.decide(&net("a.example.com")).rule.file, "grant");
     assert!(!policy.decide(&net("b.example.com")).is_allowed());
-    assert!(!policy.decide(&net("no.example.com")).is_allowed(), "what is denied by name stays denied");
-    let above = policy.granting(&NarrowingLayer::grant("net.allowlist=a.example.org:443").unwrap()).unwrap_err();
-    assert_eq!(above.widenings[0].asked, "a.example.org:443");
-    // Taken away again, it is gone, whoever granted it.
+    assert!(!policy.decide(&net("no.example.com")).is_allowed(), "deny-list entries still apply");
+    let above = policy.with_grant(&NarrowingLayer::grant("net.allowlist=a.example.org:443").unwrap()).unwrap_err();
+    assert_eq!(above.widenings[0].requested, "a.example.org:443");
+    // A later narrowing layer takes the granted value away.
     let closed = policy.narrowed(&[NarrowingLayer::assign("net.enabled=false").unwrap()]).unwrap();
     assert!(!closed.decide(&net("a.example.com")).is_allowed());
 }

@@ -35,7 +35,7 @@ pub(crate) fn plan(
         let key = if target == Path::new(DEPENDENCIES) { "`--deps`" } else { "what an agent needs" };
         system.binds.push(BindMount { source: sources.find(key, source)?, target: target.clone(), writable: false });
     }
-    if spec.policy.name_service() == DnsMode::Stub {
+    if spec.policy.dns_mode() == DnsMode::Stub {
         system.ask_for_names();
     }
     system.files.extend(spec.files.iter().cloned());
@@ -44,7 +44,7 @@ pub(crate) fn plan(
         binds: system.binds,
         links: system.links,
         files: system.files,
-        names: spec.policy.name_service() == DnsMode::Stub,
+        names: spec.policy.dns_mode() == DnsMode::Stub,
         workspace: workspace_plan(sources.workspace(), fs)?,
         disk_bytes: limits.disk_bytes,
         disk_inodes: (limits.disk_bytes / BYTES_PER_INODE).max(1024),

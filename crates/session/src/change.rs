@@ -61,7 +61,7 @@ impl Change {
         match self {
             Self::Narrow(change) => {
                 let read = |rule: &String| NarrowingLayer::assign(rule).or_else(|_| NarrowingLayer::assign(CLOSED));
-                change.rules.iter().filter_map(|rule| read(rule).ok()).fold(policy, |policy, rule| policy.met(&rule))
+                change.rules.iter().filter_map(|rule| read(rule).ok()).fold(policy, |policy, rule| policy.restricted_by(&rule))
             }
             Self::Widen(_) => self.check(policy.clone()).unwrap_or(policy),
         }
@@ -78,7 +78,7 @@ impl Change {
             let why = "only `net` can change while a session runs; the rest was built into its sandbox";
             return Err(SessionError::NotSupported { field: "rules", why });
         }
-        Ok(if narrows { policy.narrowed(&[parsed])? } else { policy.granting(&parsed)? })
+        Ok(if narrows { policy.narrowed(&[parsed])? } else { policy.with_grant(&parsed)? })
     }
 }
 

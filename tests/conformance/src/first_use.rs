@@ -1,4 +1,4 @@
-//! `viv run` of an agent that is not here yet, as a person meets it.
+//! `viv run` with an agent that is not installed yet.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -7,85 +7,91 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::cast::Player;
-use crate::script::{self, FILE, say};
-use crate::stage::World;
+use crate::model_script::{self, FILE, prompts};
+use crate::scenario_session::Scenario;
+use crate::tested_agent::TestedAgent;
 
-/// From a data directory in which nothing is but which model to ask: it is installed, works in the jail, is heard while
-/// it works, and at the end there are its changes and its bill.
-pub(crate) async fn it_runs_from_an_empty_data_directory(world: World) {
-    let place = Place::new(&world.player);
-    let mut viv = place.run(world.player.agent, say::FILE);
+/// Starts with an empty data directory that only selects the model. The agent is installed, runs in the jail and
+/// streams its output; at the end its changes and its bill are shown.
+pub(crate) async fn agent_runs_from_an_empty_data_directory(scenario: Scenario) {
+    let setup = FirstUseSetup::new(&scenario.agent);
+    let mut viv = setup.run(scenario.agent.name, prompts::FILE);
     let (stdout, mut stderr) = (viv.stdout.take().unwrap(), viv.stderr.take().unwrap());
-    let (said, told) = tokio::join!(heard(stdout, &mut viv), async {
-        let mut told = String::new();
-        stderr.read_to_string(&mut told).await.unwrap();
-        told
+    let (output, messages) = tokio::join!(read_output(stdout, &mut viv), async {
+        let mut messages = String::new();
+        stderr.read_to_string(&mut messages).await.unwrap();
+        messages
     });
     let status = viv.wait().await.unwrap();
-    assert_eq!(status.code(), Some(0), "{said}\n{told}");
-    assert!(said.contains("It is made."), "{said}\n{told}");
-    check_installed(&world.player, &told);
-    check_told(world.player.agent, &told);
-    let left: Vec<_> = std::fs::read_dir(place.directory.path().join("workspace")).unwrap().collect();
+    assert_eq!(status.code(), Some(0), "{output}\n{messages}");
+    assert!(output.contains("It is made."), "{output}\n{messages}");
+    check_installed(&scenario.agent, &messages);
+    check_messages(scenario.agent.name, &messages);
+    let left: Vec<_> = std::fs::read_dir(setup.directory.path().join("workspace")).unwrap().collect();
     assert!(left.is_empty(), "changes stay in the layer: {left:?}");
 }
 
-/// Everything the agent said. Its first words come while it has still something to do.
-async fn heard(stdout: impl tokio::io::AsyncRead + Unpin, viv: &mut Child) -> String {
-    let (mut lines, mut said) = (BufReader::new(stdout).lines(), String::new());
+/// Returns the output of the agent, and checks that it was streamed while the agent was working.
+async fn read_output(stdout: impl tokio::io::AsyncRead + Unpin, viv: &mut Child) -> String {
+    let (mut lines, mut output) = (BufReader::new(stdout).lines(), String::new());
     while let Some(line) = lines.next_line().await.unwrap() {
         if line.contains("I am on it.") {
-            assert!(viv.try_wait().unwrap().is_none(), "it was heard only at the end");
+            assert!(viv.try_wait().unwrap().is_none(), "the output was not streamed");
         }
-        said.extend([line.as_str(), "\n"]);
+        output.extend([line.as_str(), "\n"]);
     }
-    assert!(said.contains("I am on it."), "{said}");
-    said
+    assert!(output.contains("I am on it."), "{output}");
+    output
 }
 
-/// What a person reads of the installation: what is missing begins, and what began is there.
-fn check_installed(player: &Player, told: &str) {
-    let Some(package) = agents::by_name(player.agent).unwrap().package() else { return };
+/// Checks the messages about the installation.
+fn check_installed(agent: &TestedAgent, messages: &str) {
+    let Some(package) = agents::by_name(agent.name).unwrap().package() else { return };
     let node = package.needs_node.then_some(("node", agents::NODE.version));
-    for (name, version) in [(player.agent, package.version)].into_iter().chain(node) {
+    for (name, version) in [(agent.name, package.version)].into_iter().chain(node) {
         let (begun, done) = (format!("installing {name} {version} …"), format!("installed {name} {version} · "));
-        let places = (told.find(&begun), told.find(&done), told.find("session "));
-        assert!(matches!(places, (Some(begun), Some(done), Some(session)) if begun < done && done < session), "{told}");
+        let places = (messages.find(&begun), messages.find(&done), messages.find("session "));
+        assert!(
+            matches!(places, (Some(begun), Some(done), Some(session)) if begun < done && done < session),
+            "{messages}"
+        );
     }
 }
 
-/// What a person reads of the session: whose it is, who answers, what was written, the bill, the changes, and what to do next.
-fn check_told(agent: &str, told: &str) {
-    assert!(told.contains(&format!(" · agent {agent} · model: built-in script, no real model\n")), "{told}");
-    let bill = told.lines().find(|line| line.contains(" model call")).expect(told);
+/// Checks the messages about the session: agent, model, changes, bill and next steps.
+fn check_messages(agent: &str, messages: &str) {
+    assert!(messages.contains(&format!(" · agent {agent} · model: built-in script, no real model\n")), "{messages}");
+    let bill = messages.lines().find(|line| line.contains(" model call")).expect(messages);
     assert!(bill.contains(" tokens in, ") && bill.ends_with(" out · $0.0000"), "{bill}");
     assert!(!bill.starts_with("0 ") && !bill.contains(" 0 out"), "{bill}");
-    assert!(told.lines().any(|line| line.starts_with(&format!("A {}", FILE.0)) && line.contains("+1")), "{told}");
-    assert!(told.contains("viv sessions diff "), "{told}");
+    assert!(
+        messages.lines().any(|line| line.starts_with(&format!("A {}", FILE.0)) && line.contains("+1")),
+        "{messages}"
+    );
+    assert!(messages.contains("viv sessions diff "), "{messages}");
 }
 
 /// An empty data directory and an empty workspace.
-struct Place {
+struct FirstUseSetup {
     directory: TempDir,
-    /// What npm has downloaded before: its own store, not ours.
+    /// The npm cache.
     downloads: PathBuf,
 }
 
-impl Place {
-    fn new(player: &Player) -> Self {
+impl FirstUseSetup {
+    fn new(agent: &TestedAgent) -> Self {
         let directory = tempfile::tempdir().unwrap();
         for name in ["data", "workspace"] {
             std::fs::create_dir(directory.path().join(name)).unwrap();
         }
         let model = directory.path().join("model.json");
-        std::fs::write(&model, script::text(player)).unwrap();
+        std::fs::write(&model, model_script::script_text(agent)).unwrap();
         std::fs::write(directory.path().join("data/viv.toml"), format!("[model]\nscript = '{}'\n", model.display()))
             .unwrap();
-        Self { directory, downloads: player.installed.join("npm") }
+        Self { directory, downloads: agent.installed.join("npm") }
     }
 
-    /// `viv run`, with nobody at its input.
+    /// Starts `viv run` without input.
     fn run(&self, agent: &str, prompt: &str) -> Child {
         let mut command = Command::new(viv());
         command.arg("--data-dir").arg(self.directory.path().join("data"));
@@ -98,9 +104,9 @@ impl Place {
     }
 }
 
-/// The program, which is built beside its tests.
+/// Returns the path of `viv`, which is built next to the tests.
 fn viv() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let program = tests.ancestors().nth(2).map(|folder| folder.join("viv")).filter(|program| Path::exists(program));
-    program.expect("`viv` is built before these tests: cargo build --bin viv")
+    program.expect("`viv` is not built: run cargo build --bin viv first")
 }

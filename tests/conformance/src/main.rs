@@ -1,28 +1,28 @@
-//! Every agent plays the same scenarios in the real sandbox, against the scripted model.
+//! Runs the same scenarios with every agent, in the real sandbox and with a scripted model.
 //!
-//! `VIV_TEST_AGENTS=mock,claude` or `all` says which; without it, those that are installed in the folder that
-//! `VIV_TEST_AGENTS_DIR` names, and the mock. The test binary is the mock's program as well.
+//! `VIV_TEST_AGENTS=mock,claude` or `all` selects the agents. By default these are the mock and the agents that are
+//! installed in the directory `VIV_TEST_AGENTS_DIR`. The test binary also contains the mock agent's process.
 //!
-//! Not here: what an agent's lines mean (`agents` has its own tests, from recorded lines).
+//! Not here: the protocols of the agents (`agents` tests them with recorded lines).
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod ability;
-mod asking;
-mod cast;
-mod delegating;
-mod differences;
-mod ending;
-mod equipping;
-mod failing;
+mod extensions;
 mod first_use;
-mod planning;
-mod replaying;
-mod script;
-mod shape;
-mod stage;
-mod talking;
-mod working;
+mod known_differences;
+mod messages;
+mod model_failures;
+mod model_script;
+mod observed_capabilities;
+mod outline;
+mod permissions;
+mod plans;
+mod replay;
+mod scenario_session;
+mod shutdown;
+mod sub_agents;
+mod tested_agent;
+mod tools;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ use jail::Spawner;
 use libtest_mimic::{Arguments, Trial};
 use sandbox::JailBackend;
 
-use crate::cast::Player;
-use crate::stage::World;
+use crate::scenario_session::Scenario;
+use crate::tested_agent::TestedAgent;
 
-/// No scenario takes longer, on a slow machine with others at work.
-const LIMIT: Duration = Duration::from_secs(600);
+/// Time limit of a scenario on a slow, busy machine.
+const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -45,81 +45,82 @@ fn main() -> ExitCode {
         let settings = mock::MockSettings::parse(arguments, |name| std::env::var(name).ok()).unwrap();
         return mock::main(settings, std::io::stdin(), std::io::stdout());
     }
-    // Before anything starts a thread.
+    // The fork must happen before any thread starts.
     let spawner = Spawner::fork().unwrap();
     let backend = Arc::new(JailBackend::new(Arc::new(spawner)).unwrap());
     let mut arguments = Arguments::from_args();
-    // Each agent is several processes, some of them hungry; but most of the time is spent waiting, for a silence to
-    // be long enough or for an agent to try again.
+    // Agents need several processes, but most of the time is spent waiting for timeouts and retries.
     arguments.test_threads.get_or_insert(4);
-    let players = cast::chosen();
-    if let Some(player) = players.first() {
-        let names = trials(player, &backend).iter().map(|trial| trial.name().to_owned()).collect::<Vec<_>>();
+    let tested_agents = tested_agent::selected();
+    if let Some(agent) = tested_agents.first() {
+        let names = trials(agent, &backend).iter().map(|trial| trial.name().to_owned()).collect::<Vec<_>>();
         let scenarios: Vec<&str> = names.iter().filter_map(|name| Some(name.split_once("::")?.1)).collect();
-        differences::check_names(&scenarios);
+        known_differences::check_names(&scenarios);
     }
-    let trials = players.iter().flat_map(|player| trials(player, &backend)).collect();
+    let trials = tested_agents.iter().flat_map(|agent| trials(agent, &backend)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     let complete = !conclusion.has_failed() && conclusion.num_filtered_out == 0 && !arguments.list;
-    if !complete && !ability::is_to_be_written() {
+    if !complete && !observed_capabilities::is_update_requested() {
         return conclusion.exit_code();
     }
-    ability::settle(&players)
+    observed_capabilities::compare_or_write(&tested_agents)
 }
 
-/// The scenarios of one agent.
-fn trials(player: &Player, backend: &Arc<JailBackend>) -> Vec<Trial> {
+/// Returns the scenarios of one agent.
+fn trials(agent: &TestedAgent, backend: &Arc<JailBackend>) -> Vec<Trial> {
     macro_rules! trials {
         ($($module:ident::$scenario:ident),* $(,)?) => {
-            vec![$(trial(player, backend, stringify!($scenario), |world| Box::pin($module::$scenario(world)))),*]
+            vec![$(trial(agent, backend, stringify!($scenario), |scenario| Box::pin($module::$scenario(scenario)))),*]
         };
     }
     trials![
-        first_use::it_runs_from_an_empty_data_directory,
-        talking::it_answers_and_remembers,
-        talking::it_goes_on_after_a_restart,
-        talking::a_huge_answer_arrives_whole,
-        talking::it_thinks_aloud,
-        talking::the_mock_shows_everything,
-        talking::a_message_in_the_middle_of_a_turn_is_answered_after_it,
-        replaying::it_plays_the_same_again_from_the_record,
-        working::a_command_runs_when_allowed,
-        working::a_command_does_not_run_when_denied,
-        working::a_file_is_written,
-        working::a_line_of_a_file_is_replaced,
-        working::an_edit_is_not_asked_for_where_edits_are_accepted,
-        delegating::what_a_sub_agent_does_is_below_its_call,
-        planning::nothing_is_changed_in_plan_mode,
-        planning::a_plan_is_told,
-        asking::a_permission_is_withdrawn_with_its_turn,
-        asking::what_is_always_allowed_is_not_asked_again,
-        asking::a_question_is_answered,
-        asking::who_asks_no_questions_offers_none,
-        asking::a_turn_can_be_interrupted,
-        failing::a_model_that_refuses_fails_the_turn,
-        failing::a_model_that_stumbles_once_is_asked_again,
-        failing::a_spent_budget_is_not_asked_twice,
-        failing::a_model_that_talks_nonsense_ends_the_turn,
-        failing::a_model_that_hangs_up_ends_the_turn,
-        failing::a_model_that_hangs_ends_with_silence,
-        equipping::skills_reach_its_model,
-        equipping::tools_of_a_server_reach_its_model,
-        equipping::a_tool_of_a_server_is_called,
-        equipping::a_picture_reaches_its_model,
-        ending::a_crash_is_told,
-        ending::every_process_is_dead_when_it_is_terminated,
+        first_use::agent_runs_from_an_empty_data_directory,
+        messages::agent_answers_and_remembers,
+        messages::session_continues_after_a_restart,
+        messages::huge_answer_arrives_complete,
+        messages::reasoning_and_attachment_are_accepted,
+        messages::mock_demo_shows_every_item,
+        messages::message_during_a_turn_is_queued,
+        replay::recorded_session_replays_identically,
+        tools::allowed_command_runs,
+        tools::denied_command_does_not_run,
+        tools::file_is_written,
+        tools::line_of_a_file_is_replaced,
+        tools::accept_edits_mode_does_not_ask_for_edits,
+        sub_agents::sub_agent_items_are_below_its_call,
+        plans::plan_mode_changes_nothing,
+        plans::plan_is_reported,
+        permissions::interrupt_withdraws_the_permission,
+        permissions::always_allowed_command_is_not_asked_again,
+        permissions::question_is_answered,
+        permissions::agent_without_questions_offers_no_question_tool,
+        permissions::turn_can_be_interrupted,
+        model_failures::refusing_model_fails_the_turn,
+        model_failures::transient_model_error_is_retried,
+        model_failures::spent_budget_is_not_retried,
+        model_failures::invalid_model_response_ends_the_turn,
+        model_failures::truncated_model_response_ends_the_turn,
+        model_failures::silent_model_times_out,
+        extensions::skills_reach_the_model,
+        extensions::mcp_tools_reach_the_model,
+        extensions::mcp_tool_is_called,
+        extensions::image_reaches_the_model,
+        shutdown::crash_is_reported,
+        shutdown::termination_kills_every_process,
     ]
 }
 
-type Scenario = fn(World) -> std::pin::Pin<Box<dyn Future<Output = ()>>>;
+type ScenarioFn = fn(Scenario) -> std::pin::Pin<Box<dyn Future<Output = ()>>>;
 
-fn trial(player: &Player, backend: &Arc<JailBackend>, scenario: &'static str, play: Scenario) -> Trial {
-    let (player, backend) = (player.clone(), backend.clone());
-    let title = format!("{}::{scenario}", player.agent);
+fn trial(agent: &TestedAgent, backend: &Arc<JailBackend>, name: &'static str, run: ScenarioFn) -> Trial {
+    let (agent, backend) = (agent.clone(), backend.clone());
+    let title = format!("{}::{name}", agent.name);
     Trial::test(title, move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let world = World { player, backend, scenario };
-        runtime.block_on(async { tokio::time::timeout(LIMIT, play(world)).await }).map_err(|_| "took too long")?;
+        let scenario = Scenario { agent, backend, name };
+        runtime
+            .block_on(async { tokio::time::timeout(TIME_LIMIT, run(scenario)).await })
+            .map_err(|_| "time limit exceeded")?;
         Ok(())
     })
 }

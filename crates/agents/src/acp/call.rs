@@ -1,4 +1,4 @@
-//! Tool calls, as `tool_call`, `tool_call_update` and `session/request_permission` tell of them.
+//! Tool calls in `tool_call`, `tool_call_update` and `session/request_permission`.
 
 use agent_client_protocol_schema::{
     ContentBlock, ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
@@ -14,7 +14,7 @@ impl AcpDialogue {
     pub(super) fn call(&mut self, call: &ToolCallUpdate) {
         let call_id = call.tool_call_id.to_string();
         if !self.refused.remove(&call_id) {
-            self.settle_refused();
+            self.close_refused_calls();
         }
         self.begin_call(call);
         let failed = match call.fields.status {
@@ -23,38 +23,38 @@ impl AcpDialogue {
             _ => return,
         };
         let parts = if failed { Vec::new() } else { files(&call.fields) };
-        self.transcript.call_finished(&call_id, ToolOutcome { output: output(&call.fields), failed, parts });
+        self.transcript.finish_call(&call_id, ToolOutcome { output: output(&call.fields), failed, parts });
     }
 
-    /// Begins a call, or takes in what more is known of it.
+    /// Starts a call, or updates an open one.
     pub(super) fn begin_call(&mut self, call: &ToolCallUpdate) {
         let call_id = call.tool_call_id.to_string();
         let title = call.fields.title.as_deref().unwrap_or_default();
         let name = match call.fields.kind {
-            Some(kind) if kind != ToolKind::Other => word(&kind),
+            Some(kind) if kind != ToolKind::Other => wire_name(&kind),
             _ => title.to_owned(),
         };
         let input = match &call.fields.raw_input {
-            None if !title.is_empty() && !self.transcript.is_open(&call_id) => json!({ "title": title }),
+            None if !title.is_empty() && !self.transcript.is_call_open(&call_id) => json!({ "title": title }),
             input => input.clone().unwrap_or_default(),
         };
-        self.transcript.call_started(&call_id, &name, &input, None);
-        self.transcript.call_touches(&call_id, files(&call.fields));
+        self.transcript.start_call(&call_id, &name, &input, None);
+        self.transcript.set_call_files(&call_id, files(&call.fields));
     }
 
-    /// Something else happens: a refused call that nobody spoke of again is over.
-    pub(super) fn settle_refused(&mut self) {
+    /// Closes denied calls whose end the agent did not report.
+    pub(super) fn close_refused_calls(&mut self) {
         for call in std::mem::take(&mut self.refused) {
-            if self.transcript.is_open(&call) {
-                let output = "the person said no".to_owned();
-                self.transcript.call_finished(&call, ToolOutcome { output, failed: true, parts: Vec::new() });
+            if self.transcript.is_call_open(&call) {
+                let output = "permission denied by user".to_owned();
+                self.transcript.finish_call(&call, ToolOutcome { output, failed: true, parts: Vec::new() });
             }
         }
     }
 }
 
-/// A word of the protocol, as it stands on the wire.
-pub(super) fn word(word: &impl serde::Serialize) -> String {
+/// Returns the name of a protocol value on the wire.
+pub(super) fn wire_name(word: &impl serde::Serialize) -> String {
     serde_json::to_value(word).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
@@ -62,15 +62,17 @@ fn files(fields: &ToolCallUpdateFields) -> Vec<ContentPart> {
     let parts = fields.content.iter().flatten();
     parts
         .filter_map(|part| match part {
-            ToolCallContent::Diff(diff) => {
-                Some(diff::changed(diff.path.to_str()?, diff.old_text.as_deref().unwrap_or_default(), &diff.new_text))
-            }
+            ToolCallContent::Diff(diff) => Some(diff::file_written(
+                diff.path.to_str()?,
+                diff.old_text.as_deref().unwrap_or_default(),
+                &diff.new_text,
+            )),
             _ => None,
         })
         .collect()
 }
 
-/// What the tool gave back, in the first place where the agent told it.
+/// Returns the output of a tool, from the first field that contains it.
 fn output(fields: &ToolCallUpdateFields) -> String {
     let parts = fields.content.iter().flatten();
     let words: String = parts.filter_map(words).collect();
@@ -78,8 +80,8 @@ fn output(fields: &ToolCallUpdateFields) -> String {
         return words;
     }
     let raw = fields.raw_output.as_ref().unwrap_or(&Value::Null);
-    let told = ["output", "content", "error", "message"].iter().find_map(|name| raw[*name].as_str());
-    told.or(raw.as_str()).unwrap_or_default().to_owned()
+    let text = ["output", "content", "error", "message"].iter().find_map(|name| raw[*name].as_str());
+    text.or(raw.as_str()).unwrap_or_default().to_owned()
 }
 
 fn words(part: &ToolCallContent) -> Option<&str> {

@@ -1,15 +1,15 @@
-//! `session/update`: words, thoughts, calls and plans.
+//! `session/update`: messages, reasoning, calls and plans.
 
 use agent_client_protocol_schema::{ContentBlock, ContentChunk, Plan, SessionUpdate};
 use protocol::ItemStatus;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{AcpDialogue, Notice, call, wire};
-use crate::transcript::Speech;
+use super::{AcpDialogue, ProgramNotice, call, wire};
+use crate::transcript::{PlanStep, TextKind};
 
-/// Menus, titles and counters, which nobody here reads: the gateway counts for itself.
-const UNREAD: [&str; 6] = [
+/// Menus, titles and counters without relevant information; the gateway counts tokens.
+const IGNORED_UPDATES: [&str; 6] = [
     "available_commands_update",
     "config_option_update",
     "current_mode_update",
@@ -22,7 +22,7 @@ impl AcpDialogue {
     pub(super) fn update(&mut self, value: Value) {
         let update = &value["params"]["update"];
         let name = update["sessionUpdate"].as_str().unwrap_or_default();
-        // What an old session was is in the journal already.
+        // The journal already contains the events of an old session.
         if self.replaying {
             if self.session.is_some() && name == "available_commands_update" {
                 self.replaying = false;
@@ -30,79 +30,79 @@ impl AcpDialogue {
             }
             return;
         }
-        if UNREAD.contains(&name) {
+        if IGNORED_UPDATES.contains(&name) {
             return;
         }
         match wire::update(update) {
-            Some(understood) => self.understood(name, update, &understood),
-            None => self.transcript.unknown(value),
+            Some(decoded) => self.handle_update(name, update, &decoded),
+            None => self.transcript.record_unknown(value),
         }
     }
 
-    fn understood(&mut self, name: &str, update: &Value, understood: &SessionUpdate) {
-        match understood {
-            SessionUpdate::AgentMessageChunk(chunk) => self.chunk(Speech::Message, chunk, update),
-            SessionUpdate::AgentThoughtChunk(chunk) => self.chunk(Speech::Thought, chunk, update),
+    fn handle_update(&mut self, name: &str, update: &Value, decoded: &SessionUpdate) {
+        match decoded {
+            SessionUpdate::AgentMessageChunk(chunk) => self.chunk(TextKind::Message, chunk, update),
+            SessionUpdate::AgentThoughtChunk(chunk) => self.chunk(TextKind::Thought, chunk, update),
             SessionUpdate::ToolCallUpdate(call) => self.call(call),
             SessionUpdate::Plan(plan) => self.plan(plan),
-            _ => return self.transcript.unknown(update.clone()),
+            _ => return self.transcript.record_unknown(update.clone()),
         }
-        self.keep_lost(name, update, understood);
+        self.record_unknown_parts(name, update, decoded);
     }
 
-    /// Keeps `said` whole where `understood` is less than it, once for each such place.
-    pub(super) fn keep_lost(&mut self, name: &str, said: &Value, understood: &impl Serialize) {
-        let place = wire::lost(said, understood).map(|path| format!("{name}{path}"));
-        self.transcript.keep_once(place, said);
+    /// Records the whole `message` if `decoded` lacks one of its fields, once for each field.
+    pub(super) fn record_unknown_parts(&mut self, name: &str, message: &Value, decoded: &impl Serialize) {
+        let place = wire::first_unknown_path(message, decoded).map(|path| format!("{name}{path}"));
+        self.transcript.record_unknown_once(place, message);
     }
 
-    fn chunk(&mut self, speech: Speech, chunk: &ContentChunk, update: &Value) {
-        self.settle_refused();
+    fn chunk(&mut self, speech: TextKind, chunk: &ContentChunk, update: &Value) {
+        self.close_refused_calls();
         let ContentBlock::Text(text) = &chunk.content else {
-            return self.transcript.unknown(update.clone());
+            return self.transcript.record_unknown(update.clone());
         };
         let words = text.text.as_str();
         if words.is_empty() {
             return;
         }
-        let notice = self.quirks.notice.filter(|_| speech == Speech::Message).and_then(|notice| notice(words));
+        let notice = self.quirks.notice.filter(|_| speech == TextKind::Message).and_then(|notice| notice(words));
         if let Some(notice) = notice {
-            return self.take_notice(notice, words);
+            return self.handle_notice(notice, words);
         }
-        let named = words.strip_prefix("Info: ").filter(|_| self.quirks.names_files);
-        if named.is_some_and(|path| self.transcript.is_touched(path)) {
+        let named = words.strip_prefix("Info: ").filter(|_| self.quirks.announces_files);
+        if named.is_some_and(|path| self.transcript.is_file_of_open_call(path)) {
             return;
         }
-        let kind = if speech == Speech::Thought { "thought" } else { "message" };
+        let kind = if speech == TextKind::Thought { "thought" } else { "message" };
         let message = chunk.message_id.as_ref().map(ToString::to_string).unwrap_or_default();
         let key = format!("{kind}:{message}");
-        self.transcript.finish_other_speech(&key);
-        self.transcript.say(&key, speech, None, words);
+        self.transcript.finish_other_texts(&key);
+        self.transcript.append_text(&key, speech, None, words);
     }
 
-    fn take_notice(&mut self, notice: Notice, words: &str) {
+    fn handle_notice(&mut self, notice: ProgramNotice, words: &str) {
         match notice {
-            Notice::Error => {
+            ProgramNotice::Error => {
                 self.model_failed = true;
-                self.transcript.finish_speech(ItemStatus::Failed);
-                self.transcript.error(words, Some("upstream_error"), None);
+                self.transcript.finish_texts(ItemStatus::Failed);
+                self.transcript.push_error(words, Some("upstream_error"), None);
             }
-            Notice::Retrying => {
-                self.transcript.finish_speech(ItemStatus::Failed);
-                self.transcript.status("Retrying", Some(words.to_owned()), Vec::new());
+            ProgramNotice::Retrying => {
+                self.transcript.finish_texts(ItemStatus::Failed);
+                self.transcript.push_status("Retrying", Some(words.to_owned()), Vec::new());
             }
-            Notice::Status(label) => self.transcript.status(label, Some(words.to_owned()), Vec::new()),
+            ProgramNotice::Status(label) => self.transcript.push_status(label, Some(words.to_owned()), Vec::new()),
         }
     }
 
     fn plan(&mut self, plan: &Plan) {
-        self.settle_refused();
+        self.close_refused_calls();
         let steps =
-            plan.entries.iter().map(|entry| json!({ "text": entry.content, "status": call::word(&entry.status) }));
-        let steps: Vec<Value> = steps.collect();
-        // One agent keeps its plan to itself and tells that there is one.
+            plan.entries.iter().map(|entry| PlanStep::new(Some(&entry.content), Some(&call::wire_name(&entry.status))));
+        let steps: Vec<PlanStep> = steps.collect();
+        // One agent reports only that a plan exists.
         if !steps.is_empty() {
-            self.transcript.plan(steps);
+            self.transcript.push_plan(&steps);
         }
     }
 }

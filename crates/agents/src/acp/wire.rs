@@ -1,7 +1,7 @@
-//! Messages on the wire, in the protocol's own types.
+//! Messages of the protocol, encoded and decoded with its types.
 //!
-//! What an agent says is read into a type only as far as that loses nothing: what a type cannot say again, it
-//! did not understand, and the caller is told.
+//! A decoded message is encoded again and compared with the original. Fields that are lost are unknown to the protocol,
+//! and the caller records them.
 
 use agent_client_protocol_schema::{
     ClientNotification, ClientRequest, Error, ErrorCode, JsonRpcMessage, Notification, Request, RequestId,
@@ -11,68 +11,68 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A question of ours.
+/// Returns a request.
 pub(super) fn request(id: i64, request: ClientRequest) -> Value {
     let method = request.method().into();
-    message(Request { id: RequestId::Number(id), method, params: Some(request) })
+    encode(Request { id: RequestId::Number(id), method, params: Some(request) })
 }
 
-/// Something that wants no answer.
+/// Returns a notification.
 pub(super) fn notification(notification: ClientNotification) -> Value {
     let method = notification.method().into();
-    message(Notification { method, params: Some(notification) })
+    encode(Notification { method, params: Some(notification) })
 }
 
-/// What the person said to something the agent asked.
+/// Returns the answer to a permission request.
 pub(super) fn permission(id: RequestId, answer: RequestPermissionResponse) -> Value {
-    message(Response::new(id, Ok(answer)))
+    encode(Response::new(id, Ok(answer)))
 }
 
-/// Something that we do for no agent.
+/// Returns an error response to a request that is not supported.
 pub(super) fn refusal(id: RequestId) -> Value {
-    message(Response::<Value>::new(id, Err(Error::new(ErrorCode::MethodNotFound.into(), "not supported"))))
+    encode(Response::<Value>::new(id, Err(Error::new(ErrorCode::MethodNotFound.into(), "not supported"))))
 }
 
-/// As a value, whose keys are sorted: the same message is the same bytes.
-fn message(message: impl Serialize) -> Value {
-    // The protocol's types are maps with string keys: they always serialize.
+/// Serializes a message with sorted keys, so that equal messages have equal bytes.
+fn encode(message: impl Serialize) -> Value {
+    // The types of the protocol are maps with string keys, which always serialize.
     serde_json::to_value(JsonRpcMessage::wrap(message)).unwrap_or_default()
 }
 
-/// `value` as one of the protocol's types, if it is one.
+/// Decodes `value` as a type of the protocol; `None` if it does not fit.
 pub(super) fn decode<T: DeserializeOwned>(value: &Value) -> Option<T> {
     T::deserialize(value).ok()
 }
 
-/// What a session has to tell, if the protocol knows it.
+/// Decodes a session update; `None` if it is unknown.
 pub(super) fn update(update: &Value) -> Option<SessionUpdate> {
     match update["sessionUpdate"].as_str() {
-        // The protocol wants a title at the beginning of a call. One without is a call nevertheless.
+        // The schema requires a title at the start of a call. A call without a title is accepted.
         Some("tool_call") => decode::<ToolCallUpdate>(update).map(SessionUpdate::ToolCallUpdate),
         _ => decode(update),
     }
 }
 
-/// The first place in `said` that `understood` cannot say again, as a path of field names.
-pub(super) fn lost(said: &Value, understood: &impl Serialize) -> Option<String> {
-    let mut understood = serde_json::to_value(understood).unwrap_or_default();
-    // The beginning of a call is read as more of it.
-    if let Some(name) = understood.get_mut("sessionUpdate").filter(|_| said["sessionUpdate"] == "tool_call") {
-        *name = said["sessionUpdate"].clone();
+/// Returns the path of the first field of `message` that `decoded` lacks.
+pub(super) fn first_unknown_path(message: &Value, decoded: &impl Serialize) -> Option<String> {
+    let mut decoded = serde_json::to_value(decoded).unwrap_or_default();
+    // The start of a call is decoded as an update of a call.
+    if let Some(name) = decoded.get_mut("sessionUpdate").filter(|_| message["sessionUpdate"] == "tool_call") {
+        *name = message["sessionUpdate"].clone();
     }
-    difference(said, &understood, String::new())
+    difference(message, &decoded, String::new())
 }
 
-fn difference(said: &Value, understood: &Value, path: String) -> Option<String> {
-    match (said, understood) {
-        (Value::Object(said), understood) => {
-            let told = said.iter().filter(|(_, value)| !value.is_null());
-            told.map(|(key, value)| difference(value, &understood[key], format!("{path}.{key}"))).find_map(|lost| lost)
+fn difference(message: &Value, decoded: &Value, path: String) -> Option<String> {
+    match (message, decoded) {
+        (Value::Object(message), decoded) => {
+            let present = message.iter().filter(|(_, value)| !value.is_null());
+            present.map(|(key, value)| difference(value, &decoded[key], format!("{path}.{key}"))).find_map(|lost| lost)
         }
-        (Value::Array(said), Value::Array(understood)) if said.len() == understood.len() => {
-            said.iter().zip(understood).find_map(|(said, understood)| difference(said, understood, format!("{path}[]")))
+        (Value::Array(message), Value::Array(decoded)) if message.len() == decoded.len() => {
+            message.iter().zip(decoded).find_map(|(message, decoded)| difference(message, decoded, format!("{path}[]")))
         }
-        _ => (said != understood).then_some(path),
+        _ => (message != decoded).then_some(path),
     }
 }
 
@@ -83,19 +83,22 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_lost(said: Value, expected: Option<&str>) {
-        let understood: ToolCallUpdate = decode(&said).unwrap();
-        assert_eq!(lost(&said, &understood).as_deref(), expected);
+    fn check_unknown(message: Value, expected: Option<&str>) {
+        let decoded: ToolCallUpdate = decode(&message).unwrap();
+        assert_eq!(first_unknown_path(&message, &decoded).as_deref(), expected);
     }
 
     #[test]
-    fn what_a_type_cannot_say_again_is_lost() {
-        check_lost(json!({ "toolCallId": "1", "kind": "edit", "title": null, "rawInput": { "any": [1, {}] } }), None);
-        check_lost(json!({ "toolCallId": "1", "mood": "good" }), Some(".mood"));
-        check_lost(json!({ "toolCallId": "1", "kind": "dream" }), Some(".kind"));
-        check_lost(json!({ "toolCallId": "1", "content": [{ "type": "hologram" }] }), Some(".content"));
+    fn unknown_fields_and_values_are_found() {
+        check_unknown(
+            json!({ "toolCallId": "1", "kind": "edit", "title": null, "rawInput": { "any": [1, {}] } }),
+            None,
+        );
+        check_unknown(json!({ "toolCallId": "1", "mood": "good" }), Some(".mood"));
+        check_unknown(json!({ "toolCallId": "1", "kind": "dream" }), Some(".kind"));
+        check_unknown(json!({ "toolCallId": "1", "content": [{ "type": "hologram" }] }), Some(".content"));
         let text = json!({ "type": "text", "text": "hi", "size": 12 });
-        check_lost(
+        check_unknown(
             json!({ "toolCallId": "1", "content": [{ "type": "content", "content": text }] }),
             Some(".content[].content.size"),
         );

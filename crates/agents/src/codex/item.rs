@@ -1,60 +1,62 @@
-//! Items of a thread: words, thoughts, commands, patches and calls.
+//! Items of a thread: messages, reasoning, commands, patches and calls.
 
 use protocol::{ContentPart, ItemId, ItemStatus};
 use serde_json::{Value, json};
 
 use super::CodexDialogue;
 use crate::diff;
-use crate::transcript::{Speech, ToolOutcome};
+use crate::transcript::{TextKind, ToolOutcome};
 
-/// A call that makes sub-agents, or speaks to them.
+/// The type of a call that starts sub-agents or sends them messages.
 const SUB_AGENT_CALL: &str = "collabAgentToolCall";
-/// What newer models have in its place: the call that makes a sub-agent, and later what is heard of it.
+/// The type with which newer models report the start and the activity of a sub-agent.
 const SUB_AGENT_ACTIVITY: &str = "subAgentActivity";
 
 impl CodexDialogue {
-    /// Something begins, below `parent` where a sub-agent does it.
+    /// Handles the start of an item; `parent` is the call of a sub-agent.
     pub(super) fn item_started(&mut self, item: &Value, parent: Option<ItemId>) {
         let id = item["id"].as_str().unwrap_or_default();
         match item["type"].as_str().unwrap_or_default() {
-            "agentMessage" => self.transcript.say(id, Speech::Message, parent, ""),
-            "reasoning" => self.transcript.say(id, Speech::Thought, parent, ""),
-            "contextCompaction" => self.transcript.status_in(parent, "Compacting", None, Vec::new()),
+            "agentMessage" => self.transcript.append_text(id, TextKind::Message, parent, ""),
+            "reasoning" => self.transcript.append_text(id, TextKind::Thought, parent, ""),
+            "contextCompaction" => self.transcript.push_status_under(parent, "Compacting", None, Vec::new()),
             _ => {
                 if let Some((name, arguments)) = call(item) {
-                    self.transcript.call_started(id, &name, &arguments, parent);
-                    self.concerns(id, item);
+                    self.transcript.start_call(id, &name, &arguments, parent);
+                    self.link_sub_agents(id, item);
                 }
             }
         }
     }
 
-    /// Something is done, below `parent` where a sub-agent did it.
+    /// Handles the end of an item; `parent` is the call of a sub-agent.
     pub(super) fn item_completed(&mut self, item: &Value, parent: Option<ItemId>) {
         let id = item["id"].as_str().unwrap_or_default();
         match item["type"].as_str().unwrap_or_default() {
-            // The person knows what they said; the compaction was told when it began.
+            // The prompt was recorded before; the compaction was reported at its start.
             "userMessage" | "contextCompaction" => {}
-            // Its own turn tells what came of it.
+            // The turn of the sub-agent reports its result.
             SUB_AGENT_ACTIVITY if item["kind"] != "started" => {}
             "agentMessage" | "plan" => {
                 let text = item["text"].as_str().unwrap_or_default();
-                self.transcript.said(id, Speech::Message, parent, text, ItemStatus::Completed);
+                self.transcript.complete_text(id, TextKind::Message, parent, text, ItemStatus::Completed);
             }
-            "reasoning" => self.transcript.said(id, Speech::Thought, parent, &thought(item), ItemStatus::Completed),
+            "reasoning" => {
+                self.transcript.complete_text(id, TextKind::Thought, parent, &thought(item), ItemStatus::Completed);
+            }
             _ => match call(item) {
                 Some((name, arguments)) => {
-                    self.transcript.call_started(id, &name, &arguments, parent);
-                    self.concerns(id, item);
-                    self.transcript.call_finished(id, outcome(item));
+                    self.transcript.start_call(id, &name, &arguments, parent);
+                    self.link_sub_agents(id, item);
+                    self.transcript.finish_call(id, outcome(item));
                 }
-                None => self.transcript.unknown(item.clone()),
+                None => self.transcript.record_unknown(item.clone()),
             },
         }
     }
 }
 
-/// The summary of a thought, or the thought itself where there is none.
+/// Returns the summary of reasoning, or its content if there is no summary.
 fn thought(item: &Value) -> String {
     let texts = |name: &str| -> Vec<String> {
         let list = item[name].as_array().into_iter().flatten();
@@ -64,7 +66,7 @@ fn thought(item: &Value) -> String {
     if summary.is_empty() { texts("content").concat() } else { summary.concat() }
 }
 
-/// The tool and its input, when the item is a call of one.
+/// Returns the tool and its input if the item is a tool call.
 fn call(item: &Value) -> Option<(String, Value)> {
     let named = |name: &str, arguments| Some((name.to_owned(), arguments));
     match item["type"].as_str()? {
@@ -77,8 +79,8 @@ fn call(item: &Value) -> Option<(String, Value)> {
         "dynamicToolCall" => Some((item["tool"].as_str()?.to_owned(), item["arguments"].clone())),
         SUB_AGENT_CALL => {
             let input = ["prompt", "model", "reasoningEffort", "receiverThreadIds"].into_iter();
-            let told = input.filter(|name| !item[*name].is_null()).map(|name| (name.to_owned(), item[name].clone()));
-            Some((snake_case(item["tool"].as_str()?), told.collect()))
+            let known = input.filter(|name| !item[*name].is_null()).map(|name| (name.to_owned(), item[name].clone()));
+            Some((snake_case(item["tool"].as_str()?), known.collect()))
         }
         SUB_AGENT_ACTIVITY if item["kind"] == "started" => {
             named("spawn_agent", json!({ "path": item["agentPath"], "model": item["model"] }))
@@ -88,7 +90,7 @@ fn call(item: &Value) -> Option<(String, Value)> {
     }
 }
 
-/// A tool as the model knows it; the item spells it as the protocol spells fields.
+/// Converts the protocol's camel case to the model's tool name.
 fn snake_case(name: &str) -> String {
     name.chars().fold(String::new(), |mut word, letter| {
         if letter.is_uppercase() {
@@ -99,7 +101,7 @@ fn snake_case(name: &str) -> String {
     })
 }
 
-/// How a sub-agent stands, and what it said where it is done.
+/// Formats the status or the last message of a sub-agent.
 fn state((thread, state): (&String, &Value)) -> String {
     let (status, message) = (state["status"].as_str().unwrap_or_default(), state["message"].as_str());
     format!("{thread}: {}", message.unwrap_or(status))
@@ -126,13 +128,13 @@ fn outcome(item: &Value) -> ToolOutcome {
     ToolOutcome { output, failed, parts: changes.filter_map(change).collect() }
 }
 
-/// A new or deleted file comes as its content, a changed one as hunks.
+/// Returns a changed file. A new or deleted file has its content, a changed file has hunks.
 fn change(change: &Value) -> Option<ContentPart> {
     let path = change["path"].as_str()?;
-    let told = change["diff"].as_str().unwrap_or_default();
+    let known = change["diff"].as_str().unwrap_or_default();
     Some(match change["kind"]["type"].as_str().or(change["kind"].as_str()) {
-        Some("add") => diff::changed(path, "", told),
-        Some("delete") => diff::changed(path, told, ""),
-        _ => diff::patched(path, told),
+        Some("add") => diff::file_written(path, "", known),
+        Some("delete") => diff::file_written(path, known, ""),
+        _ => diff::file_patched(path, known),
     })
 }

@@ -1,14 +1,14 @@
-//! What the program prints.
+//! Messages that the program prints.
 
 use protocol::{ContentPart, ItemId, ItemKind, ItemRole, ItemStatus, TurnOutcome};
 use serde_json::{Value, json};
 
 use super::ControlDialogue;
 use crate::diff;
-use crate::transcript::{Speech, ToolOutcome};
+use crate::transcript::{TextKind, ToolOutcome};
 
 impl ControlDialogue {
-    pub(super) fn object(&mut self, value: Value) {
+    pub(super) fn handle_message(&mut self, value: Value) {
         match value["type"].as_str().unwrap_or_default() {
             "system" => self.system(value),
             "stream_event" => self.stream_event(value),
@@ -19,16 +19,15 @@ impl ControlDialogue {
             "control_cancel_request" => self.control_cancel(&value),
             "control_response" => self.control_response(&value),
             "keep_alive" => {}
-            _ => self.transcript.unknown(value),
+            _ => self.transcript.record_unknown(value),
         }
     }
 
     fn system(&mut self, value: Value) {
         match value["subtype"].as_str().unwrap_or_default() {
             "init" => self.name_session(&value["session_id"]),
-            // What it does between two model calls is nothing a person waits for, and what was refused is
-            // told again in the tool's result.
-            // A sub-agent's call tells of its beginning, and of its end where the agent waits for it.
+            // Ignored: progress between model calls, denials, which the tool result repeats, and the state of
+            // sub-agents, which their call reports.
             "thinking_tokens" | "permission_denied" | "task_started" | "task_updated" | "background_tasks_changed" => {}
             "task_progress" => self.sub_agent(&value, &value["description"]),
             "task_notification" => {
@@ -36,65 +35,68 @@ impl ControlDialogue {
                 self.sub_agent(&value, status);
             }
             "status" if matches!(value["status"].as_str(), None | Some("requesting")) => {}
-            "status" => self.transcript.status(value["status"].as_str().unwrap_or_default(), None, Vec::new()),
+            "status" => self.transcript.push_status(value["status"].as_str().unwrap_or_default(), None, Vec::new()),
             "api_retry" | "retry" => {
                 let detail = format!("attempt {} after {}", value["attempt"], value["error_status"]);
-                self.transcript.status("Retrying", Some(detail), Vec::new());
+                self.transcript.push_status("Retrying", Some(detail), Vec::new());
             }
             "informational" => {
                 let words = value["content"].as_str().map(str::to_owned);
-                self.transcript.status("Note", words, Vec::new());
+                self.transcript.push_status("Note", words, Vec::new());
             }
-            "compact_boundary" => self.transcript.status("Compacted", None, Vec::new()),
-            _ => self.transcript.unknown(value),
+            "compact_boundary" => self.transcript.push_status("Compacted", None, Vec::new()),
+            _ => self.transcript.record_unknown(value),
         }
     }
 
-    /// How a sub-agent stands.
+    /// Emits the status of a sub-agent.
     fn sub_agent(&mut self, value: &Value, words: &Value) {
         let call = value["tool_use_id"].as_str().or(value["data"]["tool_use_id"].as_str());
         let parent = call.and_then(|call| self.transcript.call_item(call));
-        self.transcript.status_in(parent, "Sub-agent", words.as_str().map(str::to_owned), Vec::new());
+        self.transcript.push_status_under(parent, "Sub-agent", words.as_str().map(str::to_owned), Vec::new());
     }
 
-    /// A piece of a model's answer, as it streams. The `assistant` line that follows has all of it.
+    /// Handles a streamed fragment of a model response. The following `assistant` line contains the whole response.
     fn stream_event(&mut self, value: Value) {
         let event = &value["event"];
         let parent = self.parent(&value);
         match event["type"].as_str().unwrap_or_default() {
             "content_block_start" => {
-                self.held = self.flavor.error_prefix.map(|_| String::new());
-                if let Some(speech) = speech(&event["content_block"]["type"]).filter(|_| self.held.is_none()) {
-                    self.transcript.say("block", speech, parent, "");
+                self.withheld_text = self.variant.error_prefix.map(|_| String::new());
+                if let Some(kind) = text_kind(&event["content_block"]["type"]).filter(|_| self.withheld_text.is_none())
+                {
+                    self.transcript.append_text("block", kind, parent, "");
                 }
             }
             "content_block_delta" => {
                 let delta = &event["delta"];
                 let words = match delta["type"].as_str().unwrap_or_default() {
-                    "text_delta" => Some((Speech::Message, &delta["text"])),
-                    "thinking_delta" => Some((Speech::Thought, &delta["thinking"])),
+                    "text_delta" => Some((TextKind::Message, &delta["text"])),
+                    "thinking_delta" => Some((TextKind::Thought, &delta["thinking"])),
                     _ => None,
                 };
-                if let Some((speech, words)) = words {
-                    let words = self.unless_error(words.as_str().unwrap_or_default());
+                if let Some((kind, words)) = words {
+                    let words = self.withhold_error_text(words.as_str().unwrap_or_default());
                     if !words.is_empty() {
-                        self.transcript.say("block", speech, parent, &words);
+                        self.transcript.append_text("block", kind, parent, &words);
                     }
                 }
             }
             "content_block_stop" | "message_start" | "message_delta" | "message_stop" | "ping" | "goal_state" => {}
-            _ => self.transcript.unknown(value),
+            _ => self.transcript.record_unknown(value),
         }
     }
 
-    /// What can be told of words that stream: nothing while they may be an error's, which the whole message tells.
-    fn unless_error(&mut self, words: &str) -> String {
-        let (Some(prefix), Some(held)) = (self.flavor.error_prefix, &mut self.held) else { return words.to_owned() };
+    /// Returns the text that can be emitted now. Text that may be an error message is withheld.
+    fn withhold_error_text(&mut self, words: &str) -> String {
+        let (Some(prefix), Some(held)) = (self.variant.error_prefix, &mut self.withheld_text) else {
+            return words.to_owned();
+        };
         held.push_str(words);
         if held.starts_with(prefix) || prefix.starts_with(held.as_str()) {
             return String::new();
         }
-        self.held.take().unwrap_or_default()
+        self.withheld_text.take().unwrap_or_default()
     }
 
     fn assistant(&mut self, value: &Value) {
@@ -102,11 +104,16 @@ impl ControlDialogue {
         if value["error"].is_string() || value["is_api_error_message"] == true {
             let words = value.pointer("/message/content/0/text").and_then(Value::as_str).unwrap_or("the model failed");
             if let Some(parent) = parent {
-                // The agent itself goes on, and may do without.
-                return self.transcript.status_in(Some(parent), "Sub-agent failed", Some(words.to_owned()), Vec::new());
+                // The agent continues without the sub-agent.
+                return self.transcript.push_status_under(
+                    Some(parent),
+                    "Sub-agent failed",
+                    Some(words.to_owned()),
+                    Vec::new(),
+                );
             }
             let details = json!({ "status": value["api_error_status"], "error": value["error"] });
-            return self.tell_error(words, Some(details));
+            return self.report_error(words, Some(details));
         }
         let status = if value["aborted"] == true { ItemStatus::Failed } else { ItemStatus::Completed };
         for block in value.pointer("/message/content").and_then(Value::as_array).into_iter().flatten() {
@@ -118,27 +125,33 @@ impl ControlDialogue {
         match block["type"].as_str().unwrap_or_default() {
             "text" => {
                 let text = block["text"].as_str().unwrap_or_default();
-                match self.flavor.error_prefix {
-                    Some(prefix) if text.starts_with(prefix) => self.tell_error(text, None),
-                    _ => self.transcript.said("block", Speech::Message, parent, text, self.spoken(status)),
+                match self.variant.error_prefix {
+                    Some(prefix) if text.starts_with(prefix) => self.report_error(text, None),
+                    _ => self.transcript.complete_text(
+                        "block",
+                        TextKind::Message,
+                        parent,
+                        text,
+                        self.text_status(status),
+                    ),
                 }
             }
             "thinking" => {
                 let text = block["thinking"].as_str().unwrap_or_default();
-                self.transcript.said("block", Speech::Thought, parent, text, self.spoken(status));
+                self.transcript.complete_text("block", TextKind::Thought, parent, text, self.text_status(status));
             }
             "redacted_thinking" => {}
             "tool_use" => {
                 let name = block["name"].as_str().unwrap_or_default();
                 let call_id = block["id"].as_str().unwrap_or_default();
-                self.transcript.call_started(call_id, name, &block["input"], parent);
+                self.transcript.start_call(call_id, name, &block["input"], parent);
             }
-            _ => self.transcript.unknown(block.clone()),
+            _ => self.transcript.record_unknown(block.clone()),
         }
     }
 
-    /// What was said when we asked it to stop is not all it wanted to say.
-    fn spoken(&self, status: ItemStatus) -> ItemStatus {
+    /// Text that was interrupted counts as failed.
+    fn text_status(&self, status: ItemStatus) -> ItemStatus {
         if self.interrupting { ItemStatus::Failed } else { status }
     }
 
@@ -148,31 +161,31 @@ impl ControlDialogue {
         for block in content.as_array().into_iter().flatten() {
             match block["type"].as_str().unwrap_or_default() {
                 "tool_result" => self.tool_result(block, &value["tool_use_result"]),
-                // It tells the model that the person stopped it; the turn's end tells the person.
+                // Informs the model about an interrupt; the end of the turn informs the user.
                 "text" if block["text"].as_str().is_some_and(|text| text.starts_with("[Request interrupted")) => {}
-                "text" => self.remark(block["text"].as_str().unwrap_or_default(), parent.clone()),
-                _ => self.transcript.unknown(block.clone()),
+                "text" => self.push_remark(block["text"].as_str().unwrap_or_default(), parent.clone()),
+                _ => self.transcript.record_unknown(block.clone()),
             }
         }
         if let Some(text) = content.as_str() {
-            self.remark(text, parent);
+            self.push_remark(text, parent);
         }
     }
 
-    /// Something said in the person's name by the program itself; below `parent` it is what a sub-agent was told.
-    fn remark(&mut self, text: &str, parent: Option<ItemId>) {
-        let mut item = self.transcript.item(ItemKind::System, ItemRole::User);
+    /// Emits text that the program adds in the role of the user. Below `parent` it is the prompt of a sub-agent.
+    fn push_remark(&mut self, text: &str, parent: Option<ItemId>) {
+        let mut item = self.transcript.new_item(ItemKind::System, ItemRole::User);
         item.parent_id = parent;
         item.content = vec![ContentPart::Text { text: text.to_owned() }];
-        self.transcript.started(&item);
-        self.transcript.completed(item, ItemStatus::Completed);
+        self.transcript.start_item(&item);
+        self.transcript.complete_item(item, ItemStatus::Completed);
     }
 
     fn tool_result(&mut self, block: &Value, details: &Value) {
         let failed = block["is_error"] == true;
         let parts = if failed { Vec::new() } else { file(details).into_iter().collect() };
         let outcome = ToolOutcome { output: text(&block["content"]), failed, parts };
-        self.transcript.call_finished(block["tool_use_id"].as_str().unwrap_or_default(), outcome);
+        self.transcript.finish_call(block["tool_use_id"].as_str().unwrap_or_default(), outcome);
     }
 
     fn result(&mut self, value: &Value) {
@@ -183,7 +196,7 @@ impl ControlDialogue {
         } else if failed {
             let words = value["result"].as_str().or(value.pointer("/error/message").and_then(Value::as_str));
             let words = words.or(value.pointer("/errors/0").and_then(Value::as_str)).unwrap_or("the turn failed");
-            self.tell_error(words, Some(json!({ "status": value["api_error_status"] })));
+            self.report_error(words, Some(json!({ "status": value["api_error_status"] })));
             TurnOutcome::Failed
         } else {
             TurnOutcome::Completed
@@ -191,14 +204,14 @@ impl ControlDialogue {
         self.permissions.clear();
         self.questions.clear();
         self.interrupting = false;
-        self.told_error = false;
-        self.transcript.turn_ended(outcome);
+        self.error_reported = false;
+        self.transcript.end_turn(outcome);
     }
 
-    fn tell_error(&mut self, words: &str, details: Option<Value>) {
-        if !self.told_error {
-            self.told_error = true;
-            self.transcript.error(words, Some("upstream_error"), details);
+    fn report_error(&mut self, words: &str, details: Option<Value>) {
+        if !self.error_reported {
+            self.error_reported = true;
+            self.transcript.push_error(words, Some("upstream_error"), details);
         }
     }
 
@@ -206,7 +219,7 @@ impl ControlDialogue {
         let response = &value["response"];
         if response["subtype"] == "error" {
             let words = response["error"].as_str().unwrap_or("a control request failed");
-            return self.transcript.error(words, None, None);
+            return self.transcript.push_error(words, None, None);
         }
         self.name_session(&response["response"]["session_id"]);
     }
@@ -216,7 +229,7 @@ impl ControlDialogue {
     }
 }
 
-/// The kind of a message: its type, and what it is a case of where one type has many.
+/// Returns the type of a message, with its subtype if it has one.
 pub(super) fn kind(value: &Value) -> String {
     let name = value["type"].as_str().unwrap_or_default();
     let case = match name {
@@ -228,15 +241,15 @@ pub(super) fn kind(value: &Value) -> String {
     format!("{name}/{}", case.as_str().unwrap_or_default())
 }
 
-fn speech(kind: &Value) -> Option<Speech> {
+fn text_kind(kind: &Value) -> Option<TextKind> {
     match kind.as_str() {
-        Some("text") => Some(Speech::Message),
-        Some("thinking") => Some(Speech::Thought),
+        Some("text") => Some(TextKind::Message),
+        Some("thinking") => Some(TextKind::Thought),
         _ => None,
     }
 }
 
-/// The words of a result: a text, or blocks of text.
+/// Returns the text of a result, which is a string or a list of text blocks.
 fn text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -246,12 +259,12 @@ fn text(content: &Value) -> String {
     }
 }
 
-/// The file that an edit or a write changed.
+/// Returns the file that an edit or write changed.
 fn file(details: &Value) -> Option<ContentPart> {
     let path = details["filePath"].as_str()?;
     let hunks = details["structuredPatch"].as_array()?;
     if hunks.is_empty() {
-        return Some(diff::changed(path, "", details["content"].as_str()?));
+        return Some(diff::file_written(path, "", details["content"].as_str()?));
     }
-    Some(diff::patched(path, &diff::hunks(hunks)))
+    Some(diff::file_patched(path, &diff::hunks(hunks)))
 }

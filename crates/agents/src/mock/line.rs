@@ -1,89 +1,89 @@
-//! The mock agent's lines, both ways: one JSON object a line.
+//! The lines of the mock agent in both directions, one JSON object each.
 //!
-//! The agent's process writes and reads the same types, and `docs/mock-agent.md` shows each of them.
+//! The mock process uses the same types. `docs/mock-agent.md` has an example of each line.
 
 use protocol::{Attachment, ContentPart, ItemKind, ItemRole, ItemStatus, PermissionReply, TurnOutcome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What the mock agent prints.
+/// A line that the mock agent prints.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AgentLine {
-    /// The first line: it listens.
+    /// The first line: the agent is ready for a prompt.
     Ready {
-        /// Its own session id; `--resume` takes it.
+        /// The agent's session id, for `--resume`.
         session: String,
-        /// Whether it was resumed.
+        /// Whether a session was resumed.
         resumed: bool,
-        /// The model it will ask for.
+        /// The model to call.
         model: String,
-        /// The permission mode it keeps.
+        /// The permission mode.
         mode: String,
     },
-    /// An item begins.
+    /// An item starts.
     ItemStarted {
-        /// The item so far.
+        /// The item at its start.
         item: LineItem,
     },
-    /// An item grows.
+    /// Content is added to an item.
     ItemDelta {
-        /// Which item.
+        /// The item.
         id: String,
-        /// What to append.
+        /// The text to append.
         delta: String,
     },
-    /// An item is whole.
+    /// An item is complete.
     ItemCompleted {
-        /// All of it.
+        /// The complete item.
         item: LineItem,
     },
-    /// It waits for a yes.
+    /// The agent requests a permission.
     PermissionRequested {
-        /// Answered by this id.
+        /// The id for the reply.
         id: String,
-        /// What it wants to do.
+        /// The action.
         action: String,
-        /// The tool, its input, and what `always` would cover.
+        /// The tool, its input, and the pattern that `always` covers.
         metadata: Value,
     },
-    /// It no longer waits for that yes.
+    /// The agent withdraws a permission request.
     PermissionWithdrawn {
-        /// Which one.
+        /// The request.
         id: String,
     },
-    /// It waits for an answer.
+    /// The agent asks a question.
     QuestionRequested {
-        /// Answered by this id.
+        /// The id for the reply.
         id: String,
-        /// What it asks.
+        /// The question.
         prompt: String,
-        /// Answers to choose from; empty for free text.
+        /// Possible answers; empty for free text.
         options: Vec<String>,
-        /// Each thing it asks, where they are several or have more to them: `question`, `header`, `multiSelect` and
-        /// `options` with `label` and `description`. The two fields above then are those of the first.
+        /// All questions, if there are several or they have details: `question`, `header`, `multiSelect`, and `options`
+        /// with `label` and `description`. `prompt` and `options` are then those of the first question.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         questions: Vec<Value>,
     },
-    /// It no longer waits for that answer.
+    /// The agent withdraws a question.
     QuestionWithdrawn {
-        /// Which one.
+        /// The question.
         id: String,
     },
-    /// Something failed.
+    /// An error.
     Error {
-        /// For a person.
+        /// The message for a person.
         message: String,
-        /// For a program.
+        /// The code for a program.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<String>,
-        /// Anything else.
+        /// Further details.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         details: Option<Value>,
     },
-    /// The turn is over.
+    /// The turn ended.
     TurnEnded {
-        /// How it ended.
+        /// The outcome.
         outcome: TurnOutcome,
     },
 }
@@ -91,48 +91,48 @@ pub enum AgentLine {
 /// An item as the mock agent prints it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LineItem {
-    /// The agent's own name for it.
+    /// The agent's id of the item.
     pub id: String,
-    /// The item it belongs to.
+    /// The parent item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// What sort of thing it is.
+    /// The kind of item.
     pub kind: ItemKind,
-    /// Who speaks.
+    /// The author of the item.
     pub role: ItemRole,
-    /// The thing itself.
+    /// The content.
     #[serde(default)]
     pub content: Vec<ContentPart>,
-    /// How far it got.
+    /// The status.
     pub status: ItemStatus,
 }
 
-/// What the mock agent reads.
+/// A line that the mock agent reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum HostLine {
-    /// A turn begins. One that comes during a turn waits for its end.
+    /// Starts a turn. A prompt during a turn is queued.
     Prompt {
-        /// What the person says.
+        /// The text.
         text: String,
-        /// Files that go with it.
+        /// Attached files.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<Attachment>,
     },
-    /// Answers a permission.
+    /// Answers a permission request.
     PermissionReply {
-        /// Which one.
+        /// The request.
         id: String,
-        /// Yes, always, or no.
+        /// The answer.
         reply: PermissionReply,
     },
-    /// Answers a question, or with `null` refuses to.
+    /// Answers a question; `null` rejects it.
     QuestionReply {
-        /// Which one.
+        /// The question.
         id: String,
-        /// A list of answers a question.
+        /// A list of answers for each question.
         answers: Option<Vec<Vec<String>>>,
     },
-    /// Stops the turn.
+    /// Interrupts the turn.
     Interrupt,
 }

@@ -1,4 +1,4 @@
-//! Any lines of any agent: the corpus of the fuzz target `agent_lines`, and what is like it.
+//! The corpus of the fuzz target `agent_lines`, and mutations of it.
 
 #[path = "../../../../fuzz/rules/agent_lines.rs"]
 mod agent_lines;
@@ -6,6 +6,6 @@ mod agent_lines;
 mod mutation;
 
 #[test]
-fn whatever_an_agent_prints_becomes_events_in_order() {
+fn arbitrary_lines_become_ordered_events() {
     mutation::check("agent_lines", agent_lines::agent_lines);
 }

@@ -1,9 +1,9 @@
-//! What documents say of the agents is what the table says.
+//! Documents agree with the table of capabilities.
 
 use agents::{Agent, Capabilities, LaunchContext, all};
 use serde_json::Value;
 
-/// The table as README shows it: a row a capability, a column an agent.
+/// Returns the table for README: a row for each capability, a column for each agent.
 fn rendered() -> String {
     let columns: Vec<(&str, Value)> =
         all().map(|agent| (agent.id(), serde_json::to_value(Capabilities::of(agent.id())).unwrap())).collect();
@@ -17,21 +17,21 @@ fn rendered() -> String {
 }
 
 #[test]
-fn readme_says_what_the_table_says() {
+fn readme_matches_the_capability_table() {
     let readme = include_str!("../../../../README.md");
     let expected = rendered();
     assert!(readme.contains(&expected), "README.md must hold this table:\n\n{expected}");
 }
 
 #[test]
-fn every_agent_that_was_run_speaks() {
+fn every_agent_was_tested() {
     for agent in all() {
         assert!(Capabilities::of(agent.id()).text_messages, "{} was never run", agent.id());
     }
     assert_eq!(Capabilities::of("nobody"), Capabilities::default());
 }
 
-/// The modes that every agent keeps, as `docs/agents.md` shows them.
+/// Returns the table of permission modes for `docs/agents.md`.
 fn rendered_modes() -> String {
     let modes = ["default", "plan", "acceptEdits", "bypass"];
     let mut rows = vec![format!("| | {} |", modes.join(" | ")), format!("| --- |{}", " :-: |".repeat(modes.len()))];
@@ -48,7 +48,7 @@ fn keeps(agent: &dyn Agent, mode: &str) -> bool {
 }
 
 #[test]
-fn the_page_of_agents_says_which_modes_they_keep() {
+fn documented_permission_modes_match_the_code() {
     let page = include_str!("../../../../docs/agents.md");
     let expected = rendered_modes();
     assert!(page.contains(&expected), "docs/agents.md must hold this table:\n\n{expected}");

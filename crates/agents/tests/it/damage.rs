@@ -1,4 +1,4 @@
-//! Captures that were damaged on purpose: no dialogue may panic, lose order or lose a line.
+//! Damaged recordings: no dialogue panics, loses the order or loses a line.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use protocol::{ContentPart, EventBody, ItemKind, TurnOutcome};
 use serde_json::{Value, json};
 
 use crate::order::check_order;
-use crate::replay::{Line, fixtures, play_damaged};
+use crate::replay::{FixtureLine, fixtures, play_damaged};
 
-/// One way to spoil a conversation, at a place and with a byte chosen by chance.
+/// A random change of a conversation.
 #[derive(Debug, Clone)]
-enum Damage {
+enum LineDamage {
     Drop,
     Repeat,
     Swap,
@@ -22,7 +22,7 @@ enum Damage {
     Replace(Value),
 }
 
-fn damage() -> impl Strategy<Value = Damage> {
+fn damage() -> impl Strategy<Value = LineDamage> {
     let values = prop_oneof![
         Just(Value::Null),
         Just(json!([])),
@@ -32,55 +32,57 @@ fn damage() -> impl Strategy<Value = Damage> {
         Just(json!([[{}]])),
     ];
     prop_oneof![
-        Just(Damage::Drop),
-        Just(Damage::Repeat),
-        Just(Damage::Swap),
-        Just(Damage::Cut),
-        any::<u8>().prop_map(Damage::Flip),
-        prop::collection::vec(any::<u8>(), 0..12).prop_map(Damage::Insert),
-        values.prop_map(Damage::Replace),
+        Just(LineDamage::Drop),
+        Just(LineDamage::Repeat),
+        Just(LineDamage::Swap),
+        Just(LineDamage::Cut),
+        any::<u8>().prop_map(LineDamage::Flip),
+        prop::collection::vec(any::<u8>(), 0..12).prop_map(LineDamage::Insert),
+        values.prop_map(LineDamage::Replace),
     ]
 }
 
-fn apply(lines: &mut Vec<Line>, damage: &Damage, at: usize, inside: usize) {
+fn apply(lines: &mut Vec<FixtureLine>, damage: &LineDamage, at: usize, inside: usize) {
     if lines.is_empty() {
         return;
     }
     let (at, other) = (at % lines.len(), inside % lines.len());
     match damage {
-        Damage::Drop => drop(lines.remove(at)),
-        Damage::Repeat => lines.insert(at, lines[at].clone()),
-        Damage::Swap => lines.swap(at, other),
-        Damage::Cut | Damage::Flip(_) | Damage::Insert(_) | Damage::Replace(_) => spoil(&mut lines[at], damage, inside),
+        LineDamage::Drop => drop(lines.remove(at)),
+        LineDamage::Repeat => lines.insert(at, lines[at].clone()),
+        LineDamage::Swap => lines.swap(at, other),
+        LineDamage::Cut | LineDamage::Flip(_) | LineDamage::Insert(_) | LineDamage::Replace(_) => {
+            spoil(&mut lines[at], damage, inside);
+        }
     }
 }
 
-fn spoil(line: &mut Line, damage: &Damage, inside: usize) {
-    let Line::Agent(bytes) = line else { return };
+fn spoil(line: &mut FixtureLine, damage: &LineDamage, inside: usize) {
+    let FixtureLine::Agent(bytes) = line else { return };
     let inside = inside % bytes.len().max(1);
     match damage {
-        Damage::Cut => bytes.truncate(inside),
-        Damage::Flip(byte) => {
+        LineDamage::Cut => bytes.truncate(inside),
+        LineDamage::Flip(byte) => {
             if let Some(place) = bytes.get_mut(inside) {
                 *place = *byte;
             }
         }
-        Damage::Insert(more) => {
+        LineDamage::Insert(more) => {
             let inside = inside.min(bytes.len());
             bytes.splice(inside..inside, more.iter().copied());
         }
-        Damage::Replace(new) => {
+        LineDamage::Replace(new) => {
             if let Ok(mut value) = serde_json::from_slice::<Value>(bytes) {
                 let mut left = inside % 40;
                 replace(&mut value, new, &mut left);
                 *bytes = value.to_string().into_bytes();
             }
         }
-        Damage::Drop | Damage::Repeat | Damage::Swap => {}
+        LineDamage::Drop | LineDamage::Repeat | LineDamage::Swap => {}
     }
 }
 
-/// Puts `new` in the place of the `left`-th value below `value`.
+/// Replaces the `left`-th value below `value` by `new`.
 fn replace(value: &mut Value, new: &Value, left: &mut usize) {
     if *left == 0 {
         *value = new.clone();
@@ -105,12 +107,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn no_damage_makes_a_dialogue_panic_or_lose_order(
+    fn damaged_lines_keep_the_order(
         which in any::<prop::sample::Index>(),
         spoils in prop::collection::vec((damage(), any::<usize>(), any::<usize>()), 1..6),
     ) {
         let fixture = which.get(fixtures());
-        let mut lines: Vec<Line> = fixture.lines.iter().map(Line::of).collect();
+        let mut lines: Vec<FixtureLine> = fixture.lines.iter().map(FixtureLine::of).collect();
         for (damage, at, inside) in &spoils {
             apply(&mut lines, damage, *at, *inside);
         }
@@ -119,27 +121,27 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_json_always_leaves_a_trace(agent in 0usize..8, bytes in prop::collection::vec(any::<u8>(), 1..60)) {
+    fn invalid_json_is_always_recorded(agent in 0usize..8, bytes in prop::collection::vec(any::<u8>(), 1..60)) {
         let agent = agents::all().nth(agent).unwrap().id();
         prop_assume!(serde_json::from_slice::<Value>(&bytes).is_err() && !bytes.trim_ascii().is_empty());
-        let outputs = play_damaged(agent, &[Line::Agent(bytes)]);
-        let traces = outputs.iter().filter(|output| matches!(output, DialogueOutput::Event(draft) if draft.raw.is_some()));
-        prop_assert_eq!(traces.count(), 1);
+        let outputs = play_damaged(agent, &[FixtureLine::Agent(bytes)]);
+        let recorded_count = outputs.iter().filter(|output| matches!(output, DialogueOutput::Event(draft) if draft.raw.is_some()));
+        prop_assert_eq!(recorded_count.count(), 1);
     }
 }
 
-/// What nobody understands: a line of 10 MB, one that is no UTF-8, half a line, a type that is new.
-fn nonsense() -> [Line; 4] {
+/// Lines that no agent prints: 10 MB, invalid UTF-8, an incomplete line, an unknown type.
+fn unknown_lines() -> [FixtureLine; 4] {
     let lines: [Vec<u8>; 4] = [
         vec![b'x'; 10 << 20],
         b"\xff\xfe{\"type\":\xc3\x28}".to_vec(),
         br#"{"type":"assistant","message":{"#.to_vec(),
         br#"{"type":"hologram","method":"hologram/moved"}"#.to_vec(),
     ];
-    lines.map(Line::Agent)
+    lines.map(FixtureLine::Agent)
 }
 
-fn traces(outputs: &[DialogueOutput]) -> usize {
+fn recorded_count(outputs: &[DialogueOutput]) -> usize {
     let kept = |output: &&DialogueOutput| matches!(output, DialogueOutput::Event(draft) if is_odd(&draft.body) && draft.raw.is_some());
     outputs.iter().filter(kept).count()
 }
@@ -152,9 +154,9 @@ fn is_odd(body: &EventBody) -> bool {
     }
 }
 
-/// How the turns ended, and everything that was said in them.
-fn gist(outputs: &[DialogueOutput]) -> (Vec<TurnOutcome>, String) {
-    let (mut ends, mut said) = (Vec::new(), String::new());
+/// Returns the outcomes of the turns and the text of all messages.
+fn outcomes_and_text(outputs: &[DialogueOutput]) -> (Vec<TurnOutcome>, String) {
+    let (mut ends, mut text) = (Vec::new(), String::new());
     for output in outputs {
         match output {
             DialogueOutput::TurnEnded(outcome) => ends.push(*outcome),
@@ -164,37 +166,42 @@ fn gist(outputs: &[DialogueOutput]) -> (Vec<TurnOutcome>, String) {
                         ContentPart::Text { text } => Some(text.as_str()),
                         _ => None,
                     });
-                    said.extend(parts);
+                    text.extend(parts);
                 }
             }
             _ => {}
         }
     }
-    (ends, said)
+    (ends, text)
 }
 
 #[test]
-fn every_agent_keeps_what_it_does_not_understand() {
+fn every_agent_records_unknown_lines() {
     for agent in agents::all() {
-        assert_eq!(traces(&play_damaged(agent.id(), &nonsense())), nonsense().len(), "{}", agent.id());
+        assert_eq!(
+            recorded_count(&play_damaged(agent.id(), &unknown_lines())),
+            unknown_lines().len(),
+            "{}",
+            agent.id()
+        );
     }
 }
 
 #[test]
-fn a_turn_goes_on_around_what_nobody_understands() {
+fn unknown_lines_do_not_disturb_a_turn() {
     let mut agents_seen = BTreeSet::new();
     for fixture in fixtures() {
-        let whole: Vec<Line> = fixture.lines.iter().map(Line::of).collect();
-        // One of each agent's conversations with lines of 10 MB is enough.
+        let whole: Vec<FixtureLine> = fixture.lines.iter().map(FixtureLine::of).collect();
+        // One conversation of each agent is enough, because of the lines of 10 MB.
         if !agents_seen.insert(&fixture.agent) {
             continue;
         }
         let middle = whole.len() / 2;
-        let spoiled = [&whole[..middle], &nonsense(), &whole[middle..]].concat();
+        let spoiled = [&whole[..middle], &unknown_lines(), &whole[middle..]].concat();
         let (expected, outputs) = (play_damaged(&fixture.agent, &whole), play_damaged(&fixture.agent, &spoiled));
-        assert_eq!(gist(&outputs), gist(&expected), "{} {}", fixture.agent, fixture.scenario);
-        assert!(!gist(&expected).0.is_empty(), "{} {} ends no turn", fixture.agent, fixture.scenario);
-        assert_eq!(traces(&outputs), traces(&expected) + nonsense().len(), "{}", fixture.agent);
+        assert_eq!(outcomes_and_text(&outputs), outcomes_and_text(&expected), "{} {}", fixture.agent, fixture.scenario);
+        assert!(!outcomes_and_text(&expected).0.is_empty(), "{} {} ends no turn", fixture.agent, fixture.scenario);
+        assert_eq!(recorded_count(&outputs), recorded_count(&expected) + unknown_lines().len(), "{}", fixture.agent);
         check_order(&outputs);
     }
     assert_eq!(agents_seen.len(), agents::all().count() - 1, "an agent has no fixture");

@@ -1,4 +1,4 @@
-//! What each agent is started as.
+//! Launch plans of all agents.
 
 use agents::{Agent, AgentError, LaunchContext, McpServers, PermissionMode, all};
 use serde_json::json;
@@ -17,14 +17,14 @@ fn context() -> LaunchContext {
 }
 
 #[test]
-fn every_plan_is_as_it_was_reviewed() {
+fn launch_plans_are_unchanged() {
     for agent in all() {
         insta::assert_debug_snapshot!(agent.id(), agent.plan(&context()).unwrap());
     }
 }
 
 #[test]
-fn no_agent_sees_more_of_the_host_than_its_program() {
+fn agents_see_only_their_program_of_the_host() {
     for agent in all() {
         let plan = agent.plan(&context()).unwrap();
         assert_eq!(plan.workdir, "/workspace");
@@ -38,7 +38,7 @@ fn no_agent_sees_more_of_the_host_than_its_program() {
 }
 
 #[test]
-fn an_agent_in_javascript_needs_node() {
+fn javascript_agents_need_node() {
     for agent in all().filter(|agent| agent.package().is_some_and(|package| package.needs_node)) {
         let without = agent.plan(&LaunchContext { node: None, ..context() });
         assert!(matches!(without, Err(AgentError::NodeMissing(name)) if name == agent.id()));
@@ -46,7 +46,7 @@ fn an_agent_in_javascript_needs_node() {
 }
 
 #[test]
-fn a_mode_that_cannot_be_kept_is_refused() {
+fn unsupported_permission_modes_are_rejected() {
     let kept = |agent: &dyn Agent| -> Vec<&str> {
         ["default", "plan", "acceptEdits", "bypass", "yolo"]
             .into_iter()
@@ -66,7 +66,7 @@ fn a_mode_that_cannot_be_kept_is_refused() {
 }
 
 #[test]
-fn an_agent_that_takes_mcp_servers_is_told_them_and_no_other_is() {
+fn mcp_servers_are_configured_for_agents_that_support_them() {
     let server = json!({"type": "local", "command": ["serve-it", "--quietly"]});
     let mcp = McpServers::read(&[("shop".to_owned(), server)].into()).unwrap();
     for agent in all() {

@@ -1,13 +1,17 @@
-//! The agents' dialogues from outside: order, what real agents printed, and what no input may do.
+//! Tests of all dialogues: order of events, recorded conversations, and invalid input.
 
 #[cfg(test)]
 mod any_lines;
 #[cfg(test)]
 mod capability;
 #[cfg(test)]
+mod content;
+#[cfg(test)]
 mod damage;
 #[cfg(test)]
 mod drift;
+#[cfg(test)]
+mod images;
 #[cfg(test)]
 mod launch;
 #[cfg(test)]
@@ -17,10 +21,6 @@ mod modes;
 #[cfg(test)]
 mod order;
 #[cfg(test)]
-mod pictures;
-#[cfg(test)]
 mod replay;
 #[cfg(test)]
 mod sub_agents;
-#[cfg(test)]
-mod words;

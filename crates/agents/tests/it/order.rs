@@ -1,4 +1,4 @@
-//! Whatever an agent says, its events leave in strict order.
+//! The normalizer puts any sequence of events in strict order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ fn apply(outputs: impl IntoIterator<Item = DialogueOutput>) -> Vec<DialogueOutpu
     outputs.into_iter().flat_map(|output| normalizer.apply(output)).collect()
 }
 
-/// What must hold for every sequence that leaves.
+/// Checks the order of all events.
 pub(crate) fn check_order(outputs: &[DialogueOutput]) {
     let mut open: BTreeMap<ItemId, String> = BTreeMap::new();
     let mut seen = BTreeSet::new();
@@ -65,7 +65,7 @@ pub(crate) fn check_order(outputs: &[DialogueOutput]) {
                     if item.kind == ItemKind::Message
                         && let [ContentPart::Text { text }] = &item.content[..]
                     {
-                        assert!(!streamed.is_empty() || text.is_empty(), "a message that nobody streamed");
+                        assert!(!streamed.is_empty() || text.is_empty(), "a message without a delta");
                     }
                 }
                 _ => {}
@@ -76,7 +76,7 @@ pub(crate) fn check_order(outputs: &[DialogueOutput]) {
 }
 
 #[test]
-fn a_message_that_comes_whole_is_started_and_streamed_for_the_agent() {
+fn complete_message_gets_a_synthetic_start_and_delta() {
     let outputs = apply([completed(1, "hi")]);
     check_order(&outputs);
     let made_up: Vec<bool> = outputs
@@ -90,7 +90,7 @@ fn a_message_that_comes_whole_is_started_and_streamed_for_the_agent() {
 }
 
 #[test]
-fn what_was_not_streamed_follows_as_one_delta() {
+fn text_that_was_not_streamed_becomes_one_delta() {
     let outputs = apply([started(1), delta(1, "hel"), completed(1, "hello")]);
     assert_eq!(outputs.len(), 4);
     let DialogueOutput::Event(draft) = &outputs[2] else { panic!("not an event") };
@@ -99,7 +99,7 @@ fn what_was_not_streamed_follows_as_one_delta() {
 }
 
 #[test]
-fn an_item_without_content_gets_what_was_streamed() {
+fn item_without_content_gets_the_streamed_text() {
     let outputs = apply([started(1), delta(1, "hello"), completed(1, "")]);
     let DialogueOutput::Event(EventDraft { body: EventBody::ItemCompleted(event), .. }) = &outputs[2] else {
         panic!("no end")
@@ -108,7 +108,7 @@ fn an_item_without_content_gets_what_was_streamed() {
 }
 
 #[test]
-fn what_is_open_at_the_end_of_a_turn_has_failed() {
+fn items_open_at_the_end_of_a_turn_fail() {
     let outputs = apply([started(1), delta(1, "half"), DialogueOutput::TurnEnded(TurnOutcome::Interrupted)]);
     let DialogueOutput::Event(draft) = &outputs[2] else { panic!("not an event") };
     assert!(draft.synthetic);
@@ -118,7 +118,7 @@ fn what_is_open_at_the_end_of_a_turn_has_failed() {
 }
 
 #[test]
-fn what_comes_out_of_order_is_kept_and_harms_nothing() {
+fn events_out_of_order_are_recorded_as_unparsed() {
     let outputs = apply([started(1), completed(1, "x"), delta(1, "late"), completed(1, "x"), started(1)]);
     check_order(&outputs);
     let kept: Vec<&EventDraft> = outputs
@@ -169,13 +169,13 @@ fn event(body: EventBody) -> DialogueOutput {
 
 proptest! {
     #[test]
-    fn any_sequence_leaves_in_order(outputs in prop::collection::vec(arbitrary_output(), 0..40)) {
+    fn any_sequence_is_put_in_order(outputs in prop::collection::vec(arbitrary_output(), 0..40)) {
         let normal = apply(outputs.iter().cloned().chain([DialogueOutput::TurnEnded(TurnOutcome::Completed)]));
         check_order(&normal);
     }
 
     #[test]
-    fn a_sequence_in_order_is_left_alone(outputs in prop::collection::vec(arbitrary_output(), 0..40)) {
+    fn ordered_sequence_is_unchanged(outputs in prop::collection::vec(arbitrary_output(), 0..40)) {
         let normal = apply(outputs);
         prop_assert_eq!(apply(normal.iter().cloned()), normal);
     }

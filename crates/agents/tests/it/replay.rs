@@ -1,24 +1,24 @@
-//! What real agents printed, played to their dialogues, and compared with what the mock does.
+//! Recorded conversations of real agents, compared with the mock.
 //!
-//! A fixture is a conversation as it was measured, trimmed of what nobody reads: `agent` lines are fed to
-//! the dialogue, `host` lines are what the caller does, and `sends` is what the measured program was sent
-//! at that point. Its name says which scenario of the mock it must look like.
+//! A fixture is a recorded conversation without irrelevant lines. `agent` lines are input of the dialogue, `host` lines
+//! are actions of the caller, and `sends` are the lines that were sent to the recorded program. The name of a fixture
+//! is the mock scenario with the same skeleton.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use agents::{Dialogue, DialogueOutput, LaunchContext, Prompt, by_name, skeleton};
+use agents::{Dialogue as _, DialogueOutput, LaunchContext, NormalizedDialogue, Prompt, by_name, skeleton};
 use protocol::{EventBody, PermissionId, PermissionReply, QuestionId};
 use serde_json::Value;
 
-/// A conversation that was measured.
+/// A recorded conversation.
 pub(crate) struct Fixture {
     pub(crate) agent: String,
     pub(crate) scenario: String,
     pub(crate) lines: Vec<Value>,
 }
 
-/// Every fixture there is.
+/// Returns all fixtures.
 pub(crate) fn fixtures() -> &'static [Fixture] {
     static FIXTURES: LazyLock<Vec<Fixture>> = LazyLock::new(load_all);
     &FIXTURES
@@ -41,21 +41,21 @@ fn load(path: &Path) -> Fixture {
     Fixture { agent: name(path.parent().unwrap()), scenario: name(path), lines }
 }
 
-/// A caller that does what a fixture says.
-struct Caller {
-    dialogue: Box<dyn Dialogue>,
+/// A caller that performs the actions of a fixture.
+struct FixturePlayer {
+    dialogue: NormalizedDialogue,
     outputs: Vec<DialogueOutput>,
     permission: Option<PermissionId>,
     question: Option<QuestionId>,
 }
 
-impl Caller {
+impl FixturePlayer {
     fn take(&mut self, outputs: Vec<DialogueOutput>) {
         for output in &outputs {
             if let DialogueOutput::Event(draft) = output {
                 match &draft.body {
-                    EventBody::PermissionRequested(asked) => self.permission = Some(asked.permission_id.clone()),
-                    EventBody::QuestionRequested(asked) => self.question = Some(asked.question_id.clone()),
+                    EventBody::PermissionRequested(request) => self.permission = Some(request.permission_id.clone()),
+                    EventBody::QuestionRequested(request) => self.question = Some(request.question_id.clone()),
                     _ => {}
                 }
             }
@@ -66,52 +66,53 @@ impl Caller {
     fn act(&mut self, line: &Value) {
         let outputs = match line["host"].as_str() {
             Some("open") => self.dialogue.open(),
-            Some("prompt") => self.dialogue.prompt(&Prompt::text(line["text"].as_str().unwrap())),
+            Some("prompt") => self.dialogue.send_prompt(&Prompt::text(line["text"].as_str().unwrap())),
             Some("interrupt") => self.dialogue.interrupt(),
             Some("permission") => {
                 let reply = serde_json::from_value::<PermissionReply>(line["reply"].clone()).unwrap();
-                self.dialogue.permission(&self.permission.take().expect("a permission was asked for"), reply)
+                self.dialogue.answer_permission(&self.permission.take().expect("a permission was asked for"), reply)
             }
             Some("question") => {
                 let answers: Vec<Vec<String>> = serde_json::from_value(line["answers"].clone()).unwrap();
-                self.dialogue.question(&self.question.take().expect("a question was asked"), Some(&answers))
+                self.dialogue.answer_question(&self.question.take().expect("a question was asked"), Some(&answers))
             }
-            _ => self.dialogue.line(line["agent"].to_string().as_bytes()),
+            _ => self.dialogue.read_line(line["agent"].to_string().as_bytes()),
         };
         let sent = outputs.iter().find_map(|output| match output {
             DialogueOutput::Send(text) => Some(serde_json::from_str::<Value>(text).unwrap()),
             _ => None,
         });
         if let Some(expected) = line.get("sends") {
-            assert_eq!(sent.as_ref(), Some(expected), "what the agent is sent");
+            assert_eq!(sent.as_ref(), Some(expected), "the line sent to the agent");
         }
         self.take(outputs);
     }
 }
 
-/// Plays a fixture and returns all that came of it.
+/// Plays a fixture and returns all outputs.
 pub(crate) fn play(fixture: &Fixture) -> Vec<DialogueOutput> {
     let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
-    let dialogue = by_name(&fixture.agent).expect("an agent of ours").dialogue(&context);
-    let mut caller = Caller { dialogue, outputs: Vec::new(), permission: None, question: None };
+    let agent = by_name(&fixture.agent).expect("a supported agent");
+    let dialogue = NormalizedDialogue::new(agent.new_dialogue(&context));
+    let mut caller = FixturePlayer { dialogue, outputs: Vec::new(), permission: None, question: None };
     for line in &fixture.lines {
         caller.act(line);
     }
     caller.outputs
 }
 
-/// Plays lines that may make no sense; answers are given only where something was asked.
-pub(crate) fn play_damaged(agent: &str, lines: &[Line]) -> Vec<DialogueOutput> {
+/// Plays lines that may be invalid. Requests are answered only if they exist.
+pub(crate) fn play_damaged(agent: &str, lines: &[FixtureLine]) -> Vec<DialogueOutput> {
     let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
-    let dialogue = by_name(agent).expect("an agent of ours").dialogue(&context);
-    let mut caller = Caller { dialogue, outputs: Vec::new(), permission: None, question: None };
+    let dialogue = NormalizedDialogue::new(by_name(agent).expect("a supported agent").new_dialogue(&context));
+    let mut caller = FixturePlayer { dialogue, outputs: Vec::new(), permission: None, question: None };
     for line in lines {
         match line {
-            Line::Agent(bytes) => {
-                let outputs = caller.dialogue.line(bytes);
+            FixtureLine::Agent(bytes) => {
+                let outputs = caller.dialogue.read_line(bytes);
                 caller.take(outputs);
             }
-            Line::Host(line) => {
+            FixtureLine::Host(line) => {
                 let missing = match line["host"].as_str() {
                     Some("permission") => caller.permission.is_none(),
                     Some("question") => caller.question.is_none(),
@@ -130,13 +131,13 @@ pub(crate) fn play_damaged(agent: &str, lines: &[Line]) -> Vec<DialogueOutput> {
 
 /// A line of a damaged fixture.
 #[derive(Debug, Clone)]
-pub(crate) enum Line {
+pub(crate) enum FixtureLine {
     Agent(Vec<u8>),
     Host(Value),
 }
 
-impl Line {
-    /// A line of a fixture, as it was measured.
+impl FixtureLine {
+    /// Returns a line of a fixture without damage.
     pub(crate) fn of(line: &Value) -> Self {
         match line.get("agent") {
             Some(native) => Self::Agent(native.to_string().into_bytes()),
@@ -145,26 +146,26 @@ impl Line {
     }
 }
 
-/// The mock's skeleton of a scenario, where it has it.
+/// Returns the mock's skeleton of a scenario, if there is one.
 fn mock_skeleton(scenario: &str) -> Option<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mock/tests/it/snapshots");
     let text = std::fs::read_to_string(folder.join(format!("it__scenarios__{scenario}.snap"))).ok()?;
-    // A snapshot begins with a header between two rules.
+    // A snapshot starts with a header between two `---` lines.
     text.splitn(3, "---\n").nth(2).map(|body| body.trim_end().to_owned())
 }
 
-/// Where an agent cannot do what the mock does, and why. Everything else must be the same.
+/// Known differences from the mock. Everything else must be equal.
 const DEVIATIONS: &[(&str, &str)] = &[
-    // The end of planning is a tool of its own, so it is inside a call.
+    // The end of planning is a separate tool call.
     ("claude", "plan_approved"),
-    // Having been refused, it ends the turn without a word.
+    // The agent ends the turn without a message after a denial.
     ("opencode", "command_refused"),
-    // It tells of its retries.
+    // The agent reports its retries.
     ("copilot", "model_refused"),
 ];
 
 #[test]
-fn every_agent_looks_like_the_mock() {
+fn every_agent_has_the_skeleton_of_the_mock() {
     let mut different = Vec::new();
     for fixture in fixtures() {
         let name = (fixture.agent.as_str(), fixture.scenario.as_str());
@@ -181,7 +182,7 @@ fn every_agent_looks_like_the_mock() {
 }
 
 #[test]
-fn every_agent_names_its_session_and_says_what_is_unknown_of_nothing() {
+fn every_agent_reports_its_session_and_no_unknown_items() {
     for fixture in fixtures() {
         let outputs = play(fixture);
         let named = outputs.iter().any(|output| matches!(output, DialogueOutput::NativeSession(_)));

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::policy::{BaseLayer, PolicyError, notes};
+use ::policy::{BaseLayer, PolicyError, warnings};
 use protocol::ProblemCode;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ pub(super) fn run(
         match &outcome {
             _ if setting.json => reports.push(report(&file.display().to_string(), &outcome)),
             Ok(base) => {
-                for note in notes(base.policy()) {
+                for note in warnings(base.policy()) {
                     writeln!(people, "note: {note}").map_err(Failure::Output)?;
                 }
                 writeln!(out, "{}: ok", file.display()).map_err(Failure::Output)?;
@@ -55,6 +55,6 @@ fn report(file: &str, outcome: &Result<BaseLayer, PolicyError>) -> Value {
     let findings: Vec<Value> = findings
         .map(|finding| json!({"message": finding.message(), "line": finding.line(), "help": finding.help_text()}))
         .collect();
-    let notes = outcome.as_ref().map(|base| notes(base.policy())).unwrap_or_default();
+    let notes = outcome.as_ref().map(|base| warnings(base.policy())).unwrap_or_default();
     json!({"file": file, "ok": findings.is_empty(), "findings": findings, "notes": notes})
 }

@@ -60,7 +60,7 @@ pub(super) fn base(name: &str) -> Result<BaseLayer, Failure> {
 pub(crate) fn ceiling(setting: &Setting) -> Result<CeilingLayer, Failure> {
     let built_in = CeilingLayer::built_in()?;
     match fs::read_to_string(&setting.organisation_file) {
-        Ok(text) => Ok(built_in.and(&PolicySource::new(setting.organisation_file.display().to_string(), text))?),
+        Ok(text) => Ok(built_in.with_organisation(&PolicySource::new(setting.organisation_file.display().to_string(), text))?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(built_in),
         // A rule that is there and cannot be read must not be taken for one that is not there.
         Err(source) => Err(Failure::Read { path: setting.organisation_file.clone(), source }),
@@ -94,7 +94,7 @@ pub(crate) fn narrowed_by_project(
     let narrowing = NarrowingLayer::read(&source)?;
     Ok(Arc::new(match trust_in(setting, &path, &source)? {
         // It was written as a base, and asks for what this one may not have.
-        FileTrust::Trusted => policy.met(&narrowing),
+        FileTrust::Trusted => policy.restricted_by(&narrowing),
         _ => policy.narrowed(&[narrowing])?,
     }))
 }

@@ -39,7 +39,7 @@ pub(super) fn run(
         fs::canonicalize(file).or_else(|source| if args.forget { std::path::absolute(file) } else { Err(source) });
     let path = path.map_err(|source| Failure::Read { path: file.clone(), source })?;
     if args.forget {
-        let known = change(&setting.data_dir, |trusted| trusted.forget(&path))?;
+        let known = change(&setting.data_dir, |trusted| trusted.untrust(&path))?;
         let word = if known { "no longer trusted" } else { "was not trusted" };
         writeln!(people, "{}: {word}", path.display()).map_err(Failure::Output)?;
         return Ok(ExitCode::SUCCESS);

@@ -128,13 +128,13 @@ async fn no_refusal_and_no_failure_tells_it() {
 async fn a_credential_that_a_session_was_not_given_stops_the_request() {
     let (sandbox, seen) = scene(OK).await;
     let more = NarrowingLayer::grant("net.inject=api.example.com X-More={other}").unwrap();
-    sandbox.policy.replace(sandbox.policy.current().granting(&more).unwrap());
+    sandbox.policy.replace(sandbox.policy.current().with_grant(&more).unwrap());
     let answer = say(&sandbox, &format!("GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n")).await;
     assert_eq!(answer.status(), Some(403));
     assert!(answer.body().contains("the credential `other`"), "{}", answer.body());
     assert!(seen.now().is_empty());
     let less = NarrowingLayer::read(&PolicySource::new("session", "net: {inject: []}\n")).unwrap();
-    sandbox.policy.replace(sandbox.policy.current().met(&less));
+    sandbox.policy.replace(sandbox.policy.current().restricted_by(&less));
     assert_eq!(say(&sandbox, &format!("GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n")).await.status(), Some(200));
     assert!(!seen.now()[0].contains(CANARY));
 }

@@ -247,7 +247,7 @@ async fn a_session_that_began_without_it_reaches_nothing_where_tls_is_opened_lat
     running.write_all(&origin::hello(Some(NAME))).await.unwrap();
     let narrowing =
         NarrowingLayer::read(&PolicySource::new("session", "net: {intercept: [api.example.com]}\n")).unwrap();
-    sandbox.policy.replace(sandbox.policy.current().met(&narrowing));
+    sandbox.policy.replace(sandbox.policy.current().restricted_by(&narrowing));
     Answer::read(running).await;
     let cut = sandbox.record("egress.allowed").await;
     assert!(cut["error"].as_str().unwrap().contains("net.intercept"), "{cut}");

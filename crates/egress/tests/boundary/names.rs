@@ -109,7 +109,7 @@ async fn what_is_struck_off_while_a_session_runs_is_not_answered_any_more() {
     let (sandbox, server) = Sandbox::answering(stub());
     let narrow = |text: &str| {
         let narrowing = NarrowingLayer::read(&PolicySource::new("session", text)).unwrap();
-        sandbox.policy.replace(sandbox.policy.current().met(&narrowing));
+        sandbox.policy.replace(sandbox.policy.current().restricted_by(&narrowing));
     };
     assert_eq!(ask(server, "files.example.com", A).await, (0, 1));
     narrow("net: {denylist: [files.example.com]}\n");

@@ -1,4 +1,4 @@
-//! `docs/mock-agent.md` is true: its lines parse, and none is missing.
+//! The example lines in `docs/mock-agent.md` are valid and complete.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const DOCUMENT: &str = include_str!("../../../../docs/mock-agent.md");
 
-/// The lines of the fenced blocks that are marked `mark`.
+/// Returns the lines of the fenced blocks with the info string `mark`.
 fn examples(mark: &str) -> Vec<&'static str> {
     let mut inside = false;
     let mut lines = Vec::new();
@@ -36,7 +36,7 @@ fn check<L: DeserializeOwned + Serialize>(mark: &str, kinds: &[&str]) {
 }
 
 #[test]
-fn the_document_shows_every_line_of_the_agent() {
+fn document_has_every_line_of_the_agent() {
     check::<AgentLine>(
         "json agent",
         &[
@@ -55,6 +55,6 @@ fn the_document_shows_every_line_of_the_agent() {
 }
 
 #[test]
-fn the_document_shows_every_line_of_the_host() {
+fn document_has_every_line_of_the_host() {
     check::<HostLine>("json host", &["prompt", "permission_reply", "question_reply", "interrupt"]);
 }

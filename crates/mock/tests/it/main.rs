@@ -1,10 +1,10 @@
-//! The mock agent against a real model server on loopback, seen through its dialogue.
+//! The mock agent with a real model server on loopback.
 
 #[cfg(test)]
 mod document;
 #[cfg(test)]
-mod scenarios;
+mod harness;
 #[cfg(test)]
-mod stage;
+mod scenarios;
 #[cfg(test)]
 mod text_commands;

@@ -1,9 +1,9 @@
-//! What the mock agent does with a model: the sequences every other agent is measured by.
+//! Turns of the mock agent with a model. Other agents are compared with these sequences.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::stage::{Answer, Model, Reply, Stage, texts};
+use crate::harness::{MockHarness, ModelReply, ModelServer, UserReply, texts};
 use agents::{DialogueOutput, PermissionMode, skeleton};
 use mock::ProcessEnd;
 use protocol::{ContentPart, EventBody, PermissionReply, TurnOutcome};
@@ -15,97 +15,99 @@ fn check(name: &str, outputs: &[DialogueOutput]) {
 }
 
 #[track_caller]
-fn await_that(holds: impl Fn() -> bool) {
+fn wait_until(holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !holds() {
-        assert!(Instant::now() < deadline, "it did not come true");
+        assert!(Instant::now() < deadline, "condition not met in time");
         std::thread::yield_now();
     }
 }
 
 #[test]
 fn hello() {
-    let mut stage = Stage::new(vec![Reply::Text("Hello there.")]);
-    let outputs = stage.turn("say hello", &[]);
+    let mut harness = MockHarness::new(vec![ModelReply::Text("Hello there.")]);
+    let outputs = harness.turn("say hello", &[]);
     check("hello", &outputs);
     assert_eq!(texts(&outputs), ["Hello there."]);
-    assert_eq!(stage.close(), ProcessEnd::Exit(0));
+    assert_eq!(harness.close(), ProcessEnd::Exit(0));
 }
 
 #[test]
-fn the_second_turn_remembers_the_first() {
-    let mut stage = Stage::new(vec![Reply::Text("one"), Reply::Text("two")]);
-    stage.turn("first", &[]);
-    check("second_turn", &stage.turn("second", &[]));
-    let requests = stage.model.requests();
-    let said: Vec<_> = requests[1].body["messages"].as_array().unwrap().iter().map(|m| m["role"].clone()).collect();
-    assert_eq!(said, ["user", "assistant", "user"]);
+fn second_turn_remembers_the_first() {
+    let mut harness = MockHarness::new(vec![ModelReply::Text("one"), ModelReply::Text("two")]);
+    harness.turn("first", &[]);
+    check("second_turn", &harness.turn("second", &[]));
+    let requests = harness.model.requests();
+    let roles: Vec<_> = requests[1].body["messages"].as_array().unwrap().iter().map(|m| m["role"].clone()).collect();
+    assert_eq!(roles, ["user", "assistant", "user"]);
     assert!(requests[1].head.contains("authorization: Bearer secret"));
     assert_eq!(requests[1].body["stream"], true);
 }
 
 #[test]
 fn reasoning() {
-    let mut stage = Stage::new(vec![Reply::Thought("hm", "aha")]);
-    check("reasoning", &stage.turn("think", &[]));
+    let mut harness = MockHarness::new(vec![ModelReply::Thought("hm", "aha")]);
+    check("reasoning", &harness.turn("think", &[]));
 }
 
 #[test]
-fn a_command_that_was_allowed() {
+fn allowed_command_runs() {
     let run = json!({ "command": ["printf", "done"] });
-    let mut stage = Stage::new(vec![Reply::Tool("run_command", run.clone()), Reply::Text("Ran.")]);
-    let outputs = stage.turn("run it", &[Answer::Permission(PermissionReply::Once)]);
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("run_command", run.clone()), ModelReply::Text("Ran.")]);
+    let outputs = harness.turn("run it", &[UserReply::Permission(PermissionReply::Once)]);
     check("command_allowed", &outputs);
     assert_eq!(texts(&outputs), ["I will.", "done", "Ran."]);
-    let result = &stage.model.requests()[1].body["messages"][2]["content"][0];
+    let result = &harness.model.requests()[1].body["messages"][2]["content"][0];
     assert_eq!(result["content"], "done");
     assert_eq!(result["is_error"], false);
 }
 
 #[test]
-fn a_command_that_was_refused_is_not_run() {
+fn denied_command_does_not_run() {
     let run = json!({ "command": ["touch", "evidence"] });
-    let mut stage = Stage::new(vec![Reply::Tool("run_command", run)]);
-    let outputs = stage.turn("run it", &[Answer::Permission(PermissionReply::Reject)]);
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("run_command", run)]);
+    let outputs = harness.turn("run it", &[UserReply::Permission(PermissionReply::Reject)]);
     check("command_refused", &outputs);
-    assert!(!stage.folder.path().join("evidence").exists());
-    assert_eq!(stage.model.requests()[1].body["messages"][2]["content"][0]["is_error"], true);
+    assert!(!harness.folder.path().join("evidence").exists());
+    assert_eq!(harness.model.requests()[1].body["messages"][2]["content"][0]["is_error"], true);
 }
 
 #[test]
-fn always_covers_the_same_program_and_no_other() {
-    let call = |program: &str| Reply::Tool("run_command", json!({ "command": [program] }));
-    let mut stage = Stage::new(vec![call("true"), Reply::Text("1"), call("true"), Reply::Text("2"), call("false")]);
-    stage.turn("first", &[Answer::Permission(PermissionReply::Always)]);
-    stage.turn("the same again", &[]);
-    let outputs = stage.turn("another", &[Answer::Permission(PermissionReply::Once)]);
+fn always_covers_only_the_same_program() {
+    let call = |program: &str| ModelReply::Tool("run_command", json!({ "command": [program] }));
+    let mut harness =
+        MockHarness::new(vec![call("true"), ModelReply::Text("1"), call("true"), ModelReply::Text("2"), call("false")]);
+    harness.turn("first", &[UserReply::Permission(PermissionReply::Always)]);
+    harness.turn("the same again", &[]);
+    let outputs = harness.turn("another", &[UserReply::Permission(PermissionReply::Once)]);
     assert!(texts(&outputs)[1].contains("exit status: 1"), "{outputs:?}");
 }
 
 #[test]
-fn bypass_does_not_ask() {
+fn bypass_mode_does_not_ask() {
     let run = json!({ "command": ["sh", "-c", "echo out; echo err >&2; exit 3"] });
-    let mut stage = Stage::in_mode(PermissionMode::Bypass, vec![Reply::Tool("run_command", run)]);
-    let outputs = stage.turn("run it", &[]);
+    let mut harness = MockHarness::in_mode(PermissionMode::Bypass, vec![ModelReply::Tool("run_command", run)]);
+    let outputs = harness.turn("run it", &[]);
     check("command_bypass", &outputs);
     assert_eq!(texts(&outputs)[1], "out\nerr\n[exit status: 3]");
 }
 
 #[test]
-fn a_command_that_needs_no_permission() {
+fn command_without_permission_runs_in_bypass_mode() {
     let run = json!({ "command": ["true"] });
-    let mut stage = Stage::in_mode(PermissionMode::Bypass, vec![Reply::Tool("run_command", run)]);
-    check("command_free", &stage.turn("run it", &[]));
+    let mut harness = MockHarness::in_mode(PermissionMode::Bypass, vec![ModelReply::Tool("run_command", run)]);
+    check("command_free", &harness.turn("run it", &[]));
 }
 
 #[test]
-fn a_file_is_written_and_edited() {
+fn file_is_written_and_edited() {
     let write = json!({ "path": "a.txt", "content": "one\n" });
     let edit = json!({ "path": "a.txt", "old": "one", "new": "two" });
-    let mut stage = Stage::new(vec![Reply::Tool("write_file", write), Reply::Tool("edit_file", edit)]);
-    let outputs = stage.turn("write", &[]);
+    let mut harness =
+        MockHarness::new(vec![ModelReply::Tool("write_file", write), ModelReply::Tool("edit_file", edit)]);
+    let outputs = harness.turn("write", &[]);
     check("file_edit", &outputs);
-    assert_eq!(fs::read_to_string(stage.folder.path().join("a.txt")).unwrap(), "two\n");
+    assert_eq!(fs::read_to_string(harness.folder.path().join("a.txt")).unwrap(), "two\n");
     let diffs = outputs.iter().filter(|output| match output {
         DialogueOutput::Event(draft) => match &draft.body {
             EventBody::ItemCompleted(event) => event
@@ -121,151 +123,152 @@ fn a_file_is_written_and_edited() {
 }
 
 #[test]
-fn a_patch_without_a_word() {
+fn file_is_patched_without_a_message() {
     let edit = json!({ "path": "a.txt", "old": "one", "new": "two" });
-    let mut stage = Stage::new(vec![Reply::SilentTool("edit_file", edit)]);
-    fs::write(stage.folder.path().join("a.txt"), "one\n").unwrap();
-    check("file_patched", &stage.turn("edit", &[]));
+    let mut harness = MockHarness::new(vec![ModelReply::SilentTool("edit_file", edit)]);
+    fs::write(harness.folder.path().join("a.txt"), "one\n").unwrap();
+    check("file_patched", &harness.turn("edit", &[]));
 }
 
 #[test]
-fn a_file_outside_the_workspace_is_asked_for() {
+fn file_outside_the_workspace_needs_a_permission() {
     let outside = tempfile::tempdir().unwrap();
     let path = outside.path().join("a.txt");
     let write = json!({ "path": path, "content": "x" });
-    let once = [Answer::Permission(PermissionReply::Once)];
-    let mut stage = Stage::new(vec![Reply::Tool("write_file", write.clone())]);
-    check("file_written_allowed", &stage.turn("write", &once));
+    let once = [UserReply::Permission(PermissionReply::Once)];
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("write_file", write.clone())]);
+    check("file_written_allowed", &harness.turn("write", &once));
     assert!(path.exists());
-    let mut stage = Stage::new(vec![Reply::SilentTool("write_file", write.clone())]);
-    check("file_patch_allowed", &stage.turn("write", &once));
+    let mut harness = MockHarness::new(vec![ModelReply::SilentTool("write_file", write.clone())]);
+    check("file_patch_allowed", &harness.turn("write", &once));
     fs::remove_file(&path).unwrap();
-    let mut stage = Stage::new(vec![Reply::SilentTool("write_file", write)]);
-    check("file_patch_refused", &stage.turn("write", &[Answer::Permission(PermissionReply::Reject)]));
+    let mut harness = MockHarness::new(vec![ModelReply::SilentTool("write_file", write)]);
+    check("file_patch_refused", &harness.turn("write", &[UserReply::Permission(PermissionReply::Reject)]));
     assert!(!path.exists());
 }
 
 #[test]
-fn in_plan_mode_nothing_is_written_before_the_plan_is_approved() {
-    let write = || Reply::Tool("write_file", json!({ "path": "a.txt", "content": "x" }));
-    let replies = vec![write(), Reply::Text("Refused."), Reply::Text("A plan."), write(), Reply::Text("Done.")];
-    let mut stage = Stage::in_mode(PermissionMode::Plan, replies);
-    stage.turn("write", &[]);
-    assert!(!stage.folder.path().join("a.txt").exists());
-    check("plan_approved", &stage.turn("/plan", &[Answer::Question(Some("yes"))]));
-    stage.turn("write", &[]);
-    assert!(stage.folder.path().join("a.txt").exists());
+fn plan_mode_writes_nothing_until_the_plan_is_approved() {
+    let write = || ModelReply::Tool("write_file", json!({ "path": "a.txt", "content": "x" }));
+    let replies =
+        vec![write(), ModelReply::Text("Refused."), ModelReply::Text("A plan."), write(), ModelReply::Text("Done.")];
+    let mut harness = MockHarness::in_mode(PermissionMode::Plan, replies);
+    harness.turn("write", &[]);
+    assert!(!harness.folder.path().join("a.txt").exists());
+    check("plan_approved", &harness.turn("/plan", &[UserReply::Question(Some("yes"))]));
+    harness.turn("write", &[]);
+    assert!(harness.folder.path().join("a.txt").exists());
 }
 
 #[test]
-fn a_connection_that_fails_is_told() {
-    // Port 9 of loopback is closed here; in a sandbox every address is.
-    let mut stage = Stage::new(vec![Reply::Tool("fetch", json!({ "url": "https://127.0.0.1:9/" }))]);
-    let outputs = stage.turn("fetch", &[]);
+fn failed_connection_is_reported() {
+    // Port 9 of loopback is closed.
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("fetch", json!({ "url": "https://127.0.0.1:9/" }))]);
+    let outputs = harness.turn("fetch", &[]);
     check("fetch_failed", &outputs);
     assert!(texts(&outputs)[1].starts_with("connection to 127.0.0.1:9 failed: "), "{outputs:?}");
 }
 
 #[test]
-fn a_connection_that_works_gives_the_page() {
-    let page = Model::start(vec![Reply::Status(200, "a page")]);
-    let mut stage = Stage::new(vec![Reply::Tool("fetch", json!({ "url": page.url }))]);
-    // The tool dials once to see whether it can, and once to read.
-    let outputs = stage.turn("fetch", &[]);
+fn successful_connection_returns_the_page() {
+    let page = ModelServer::start(vec![ModelReply::Status(200, "a page")]);
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("fetch", json!({ "url": page.url }))]);
+    // The tool connects once to test the network, and once to read.
+    let outputs = harness.turn("fetch", &[]);
     assert_eq!(texts(&outputs)[1], "a page");
 }
 
 #[test]
-fn a_question_that_is_answered() {
+fn question_is_answered() {
     let ask = json!({ "question": "which?", "options": ["red", "blue"] });
-    let mut stage = Stage::new(vec![Reply::SilentTool("ask_user", ask)]);
-    let outputs = stage.turn("ask", &[Answer::Question(Some("blue"))]);
+    let mut harness = MockHarness::new(vec![ModelReply::SilentTool("ask_user", ask)]);
+    let outputs = harness.turn("ask", &[UserReply::Question(Some("blue"))]);
     check("question_answered", &outputs);
     assert_eq!(texts(&outputs)[0], "blue");
 }
 
 #[test]
-fn a_question_that_is_refused() {
+fn question_is_rejected() {
     let ask = json!({ "question": "which?", "options": ["red", "blue"] });
-    let mut stage = Stage::new(vec![Reply::Tool("ask_user", ask)]);
-    check("question_refused", &stage.turn("ask", &[Answer::Question(None)]));
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("ask_user", ask)]);
+    check("question_refused", &harness.turn("ask", &[UserReply::Question(None)]));
 }
 
 #[test]
-fn an_unknown_tool_and_a_wrong_input_are_results_not_ends() {
-    let replies = vec![Reply::Tool("teleport", json!({})), Reply::Tool("fetch", json!({ "uri": 1 }))];
-    let mut stage = Stage::new(replies);
-    let outputs = stage.turn("go", &[]);
+fn unknown_tool_and_invalid_input_do_not_end_the_turn() {
+    let replies = vec![ModelReply::Tool("teleport", json!({})), ModelReply::Tool("fetch", json!({ "uri": 1 }))];
+    let mut harness = MockHarness::new(replies);
+    let outputs = harness.turn("go", &[]);
     assert_eq!(outputs.last(), Some(&DialogueOutput::TurnEnded(TurnOutcome::Completed)));
-    assert_eq!(stage.model.requests().len(), 3);
+    assert_eq!(harness.model.requests().len(), 3);
 }
 
 #[test]
-fn an_interrupt_is_heard_while_the_model_is_silent() {
-    let mut stage = Stage::new(vec![Reply::Hang, Reply::Text("Still here.")]);
-    stage.prompt_until("go", |body| matches!(body, EventBody::ItemDelta(_)));
-    stage.interrupt();
-    check("interrupted", &stage.outputs);
-    assert_eq!(texts(&stage.turn("again", &[])), ["Still here."]);
+fn interrupt_works_while_the_model_is_silent() {
+    let mut harness = MockHarness::new(vec![ModelReply::Hang, ModelReply::Text("Still here.")]);
+    harness.prompt_until("go", |body| matches!(body, EventBody::ItemDelta(_)));
+    harness.interrupt();
+    check("interrupted", &harness.outputs);
+    assert_eq!(texts(&harness.turn("again", &[])), ["Still here."]);
 }
 
 #[test]
-fn an_interrupt_withdraws_what_was_asked() {
+fn interrupt_withdraws_the_permission() {
     let run = json!({ "command": ["true"] });
-    let mut stage = Stage::new(vec![Reply::Tool("run_command", run)]);
-    check("permission_withdrawn", &stage.turn("run", &[Answer::Interrupt]));
+    let mut harness = MockHarness::new(vec![ModelReply::Tool("run_command", run)]);
+    check("permission_withdrawn", &harness.turn("run", &[UserReply::Interrupt]));
 }
 
 #[test]
-fn an_interrupt_kills_the_command_and_all_it_started() {
+fn interrupt_kills_the_command_and_its_children() {
     let run = json!({ "command": ["sh", "-c", "sleep 600 & echo $! > pid; echo ready > up; wait"] });
-    let mut stage = Stage::in_mode(PermissionMode::Bypass, vec![Reply::Tool("run_command", run)]);
-    let up = stage.folder.path().join("up");
-    stage.prompt_until("run", |body| matches!(body, EventBody::ItemStarted(event) if !event.item.content.is_empty()));
-    await_that(|| up.exists());
-    let outputs = stage.interrupt();
+    let mut harness = MockHarness::in_mode(PermissionMode::Bypass, vec![ModelReply::Tool("run_command", run)]);
+    let up = harness.folder.path().join("up");
+    harness.prompt_until("run", |body| matches!(body, EventBody::ItemStarted(event) if !event.item.content.is_empty()));
+    wait_until(|| up.exists());
+    let outputs = harness.interrupt();
     assert_eq!(outputs.last(), Some(&DialogueOutput::TurnEnded(TurnOutcome::Interrupted)));
-    let pid = fs::read_to_string(stage.folder.path().join("pid")).unwrap();
+    let pid = fs::read_to_string(harness.folder.path().join("pid")).unwrap();
     let stat = format!("/proc/{}/stat", pid.trim());
-    // A killed process is gone, or a zombie until its new parent has seen it.
-    await_that(|| fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
+    // A killed process is gone, or a zombie until its parent reaps it.
+    wait_until(|| fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
 }
 
 #[test]
-fn what_goes_wrong_with_the_model_fails_the_turn_and_nothing_else() {
+fn model_errors_fail_only_the_turn() {
     let refused = r#"{"type":"error","error":{"type":"authentication_error","message":"bad token"}}"#;
-    let troubles = [
-        ("model_refused", Reply::Status(401, refused), "bad token"),
-        ("model_broken", Reply::Status(500, "boom"), "boom"),
-        ("model_cut", Reply::Cut, "cut before its end"),
-        ("model_error_event", Reply::ErrorEvent, "busy"),
-        ("model_garbage", Reply::Garbage, "not JSON"),
+    let failures = [
+        ("model_refused", ModelReply::Status(401, refused), "bad token"),
+        ("model_broken", ModelReply::Status(500, "boom"), "boom"),
+        ("model_cut", ModelReply::Cut, "ended early"),
+        ("model_error_event", ModelReply::ErrorEvent, "busy"),
+        ("model_garbage", ModelReply::Garbage, "invalid JSON"),
     ];
-    for (name, reply, words) in troubles {
-        let mut stage = Stage::new(vec![reply]);
-        let outputs = stage.turn("go", &[]);
+    for (name, reply, words) in failures {
+        let mut harness = MockHarness::new(vec![reply]);
+        let outputs = harness.turn("go", &[]);
         check(name, &outputs);
-        let told = outputs.iter().any(|output| match output {
+        let reported = outputs.iter().any(|output| match output {
             DialogueOutput::Event(draft) => match &draft.body {
                 EventBody::Error(error) => error.message.contains(words),
                 _ => false,
             },
             _ => false,
         });
-        assert!(told, "{name}: {outputs:?}");
-        assert_eq!(texts(&stage.turn("again", &[])), ["OK"]);
+        assert!(reported, "{name}: {outputs:?}");
+        assert_eq!(texts(&harness.turn("again", &[])), ["OK"]);
     }
 }
 
 #[test]
-fn a_resumed_session_keeps_its_name() {
-    let mut stage = Stage::start(PermissionMode::Default, vec![], Some("mock-7"));
-    stage.turn("hi", &[]);
-    assert!(stage.outputs.contains(&DialogueOutput::NativeSession("mock-7".to_owned())));
-    let mut stage = Stage::new(vec![]);
-    stage.turn("hi", &[]);
+fn resumed_session_keeps_its_id() {
+    let mut harness = MockHarness::start(PermissionMode::Default, vec![], Some("mock-7"));
+    harness.turn("hi", &[]);
+    assert!(harness.outputs.contains(&DialogueOutput::NativeSession("mock-7".to_owned())));
+    let mut harness = MockHarness::new(vec![]);
+    harness.turn("hi", &[]);
     assert!(
-        stage
+        harness
             .outputs
             .iter()
             .any(|output| matches!(output, DialogueOutput::NativeSession(id) if id.starts_with("mock-")))

@@ -1,22 +1,22 @@
-//! Every text command: what comes of it, as the host sees it.
+//! Text commands and their events.
 
-use crate::stage::{Answer, Reply, Stage, texts};
+use crate::harness::{MockHarness, ModelReply, UserReply, texts};
 use agents::{DialogueOutput, skeleton};
 use mock::ProcessEnd;
 use protocol::{EventBody, PermissionReply};
 
 #[track_caller]
-fn check(command: &str, answers: &[Answer]) -> Vec<DialogueOutput> {
-    let mut stage = Stage::new(vec![Reply::Text("Well.")]);
-    let outputs = stage.turn(command, answers);
+fn check(command: &str, answers: &[UserReply]) -> Vec<DialogueOutput> {
+    let mut harness = MockHarness::new(vec![ModelReply::Text("Well.")]);
+    let outputs = harness.turn(command, answers);
     let name = command.split_whitespace().next().unwrap().trim_start_matches('/');
     insta::assert_snapshot!(name, skeleton(&outputs).join("\n"));
-    assert_eq!(stage.close(), ProcessEnd::Exit(0));
+    assert_eq!(harness.close(), ProcessEnd::Exit(0));
     outputs
 }
 
 #[test]
-fn each_item_can_be_had_on_demand() {
+fn text_commands_produce_every_item() {
     for command in [
         "/demo",
         "/echo hi there",
@@ -42,32 +42,32 @@ fn each_item_can_be_had_on_demand() {
 }
 
 #[test]
-fn permission_and_question_can_be_had_on_demand() {
-    check("/permission", &[Answer::Permission(PermissionReply::Once)]);
-    check("/run echo hello", &[Answer::Permission(PermissionReply::Once)]);
-    check("/question", &[Answer::Question(Some("blue"))]);
+fn text_commands_produce_permissions_and_questions() {
+    check("/permission", &[UserReply::Permission(PermissionReply::Once)]);
+    check("/run echo hello", &[UserReply::Permission(PermissionReply::Once)]);
+    check("/question", &[UserReply::Question(Some("blue"))]);
 }
 
 #[test]
-fn questions_come_with_all_that_agents_say_of_them() {
-    let outputs = check("/questions", &[Answer::Questions(&[&["blue"], &["small", "large"]])]);
-    let asked = outputs.iter().find_map(|output| match output {
+fn several_questions_have_all_details() {
+    let outputs = check("/questions", &[UserReply::Questions(&[&["blue"], &["small", "large"]])]);
+    let question = outputs.iter().find_map(|output| match output {
         DialogueOutput::Event(draft) => match &draft.body {
-            EventBody::QuestionRequested(asked) => Some(asked),
+            EventBody::QuestionRequested(question) => Some(question),
             _ => None,
         },
         _ => None,
     });
-    let asked = asked.expect("a question");
+    let question = question.expect("a question");
     assert_eq!(
-        (asked.prompt.as_str(), &asked.options[..]),
+        (question.prompt.as_str(), &question.options[..]),
         ("Which colour?", &["red".to_owned(), "blue".to_owned()][..])
     );
-    let questions = &asked.metadata.as_ref().unwrap()["questions"];
+    let questions = &question.metadata.as_ref().unwrap()["questions"];
     assert_eq!(questions[0]["header"], "Colour");
     assert_eq!(questions[0]["options"][1]["description"], "like the sea");
     assert_eq!((&questions[0]["multiSelect"], &questions[1]["multiSelect"]), (&false.into(), &true.into()));
-    let [colour, sizes] = &asked.prompts()[..] else { panic!("{asked:?}") };
+    let [colour, sizes] = &question.prompts()[..] else { panic!("{question:?}") };
     assert_eq!((colour.header.as_deref(), colour.multi_select), (Some("Colour"), false));
     assert_eq!((sizes.descriptions[0].as_str(), sizes.multi_select), ("for a pocket", true));
     assert!(texts(&outputs).contains(&"blue; small, large".to_owned()), "{:?}", texts(&outputs));
@@ -82,16 +82,16 @@ fn help_lists_every_command() {
 }
 
 #[test]
-fn a_command_works_without_a_model() {
-    let mut stage = Stage::new(vec![Reply::Status(500, "down")]);
-    let outputs = stage.turn("/tool ping", &[]);
+fn command_works_without_a_model() {
+    let mut harness = MockHarness::new(vec![ModelReply::Status(500, "down")]);
+    let outputs = harness.turn("/tool ping", &[]);
     assert_eq!(texts(&outputs), ["ping"]);
 }
 
 #[test]
-fn a_flood_arrives_whole() {
-    let mut stage = Stage::new(vec![]);
-    let outputs = stage.turn("/flood 5000", &[]);
+fn flood_arrives_complete() {
+    let mut harness = MockHarness::new(vec![]);
+    let outputs = harness.turn("/flood 5000", &[]);
     let deltas = outputs.iter().filter(|output| match output {
         DialogueOutput::Event(draft) => matches!(draft.body, EventBody::ItemDelta(_)),
         _ => false,
@@ -100,9 +100,9 @@ fn a_flood_arrives_whole() {
 }
 
 #[test]
-fn a_line_of_ten_megabytes_is_kept_as_its_hash_and_head() {
-    let mut stage = Stage::new(vec![]);
-    let outputs = stage.turn("/bigline 10485760", &[]);
+fn line_of_ten_megabytes_is_recorded_as_digest_and_head() {
+    let mut harness = MockHarness::new(vec![]);
+    let outputs = harness.turn("/bigline 10485760", &[]);
     let [.., DialogueOutput::Event(draft), DialogueOutput::TurnEnded(_)] = &outputs[..] else {
         panic!("{} outputs", outputs.len())
     };
@@ -114,15 +114,15 @@ fn a_line_of_ten_megabytes_is_kept_as_its_hash_and_head() {
 }
 
 #[test]
-fn a_slow_answer_can_be_interrupted() {
-    let mut stage = Stage::new(vec![]);
-    stage.prompt_until("/slow 1000000", |body| matches!(body, EventBody::ItemDelta(_)));
-    stage.interrupt();
-    insta::assert_snapshot!("slow_interrupted", skeleton(&stage.outputs).join("\n"));
+fn slow_answer_can_be_interrupted() {
+    let mut harness = MockHarness::new(vec![]);
+    harness.prompt_until("/slow 1000000", |body| matches!(body, EventBody::ItemDelta(_)));
+    harness.interrupt();
+    insta::assert_snapshot!("slow_interrupted", skeleton(&harness.outputs).join("\n"));
 }
 
 #[test]
-fn the_process_ends_as_it_is_told() {
+fn process_ends_as_requested() {
     for (command, ending) in [
         ("/crash", ProcessEnd::Abort),
         ("/hang", ProcessEnd::Hang),
@@ -130,7 +130,7 @@ fn the_process_ends_as_it_is_told() {
         ("/exit", ProcessEnd::Exit(1)),
         ("/end", ProcessEnd::Exit(0)),
     ] {
-        let (ended, outputs) = Stage::new(vec![]).last_prompt(command);
+        let (ended, outputs) = MockHarness::new(vec![]).last_prompt(command);
         assert_eq!(ended, ending, "{command}");
         let over = outputs.iter().any(|output| matches!(output, DialogueOutput::TurnEnded(_)));
         assert_eq!(over, command == "/end", "{command}");

@@ -1,27 +1,27 @@
-//! The keys whose values are words.
+//! Enumerations of the policy file.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the workspace is shown.
+/// How the workspace is mounted.
 ///
-/// Ordered by what the agent can do to the host: `readonly` changes nothing, not even in its own view;
-/// `overlay` changes its view, and the host only when a person applies it; `bind` changes the host at once.
+/// Ordered by the effect on the host. With `readonly` nothing changes. With `overlay` the host changes only when a
+/// person applies the changes. With `bind` the host changes at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkspaceMode {
     /// No changes.
     Readonly,
-    /// Changes land in a layer above it, and are applied or discarded by a person.
+    /// Changes go to a layer above the workspace. A person applies or discards them.
     Overlay,
-    /// Changes land at once.
+    /// Changes are written to the host at once.
     Bind,
 }
 
 impl WorkspaceMode {
-    /// As it stands in the file.
+    /// Returns the name in the policy file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Readonly => "readonly",
@@ -37,18 +37,18 @@ impl fmt::Display for WorkspaceMode {
     }
 }
 
-/// Whether names are answered inside.
+/// Whether a DNS server runs inside the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DnsMode {
-    /// There is nobody to ask.
+    /// No DNS.
     None,
-    /// A server inside gives every listed name one address that leads nowhere, and asks nobody.
+    /// A server inside the sandbox answers every allowed name with one placeholder address and sends no queries.
     Stub,
 }
 
 impl DnsMode {
-    /// As it stands in the file.
+    /// Returns the name in the policy file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -63,20 +63,20 @@ impl fmt::Display for DnsMode {
     }
 }
 
-/// The weakest means by which a key may be enforced.
+/// The weakest acceptable means to enforce a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EnforcementMeans {
-    /// The full means only: cgroups for limits, Landlock for Landlock.
+    /// Full enforcement only: cgroups for limits, Landlock for files.
     Enforced,
-    /// A limit on each process instead of on all together.
+    /// A limit for each process instead of all processes together.
     Rlimit,
-    /// Nothing at all.
+    /// No enforcement.
     None,
 }
 
 impl EnforcementMeans {
-    /// As it stands in the file.
+    /// Returns the name in the policy file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Enforced => "enforced",

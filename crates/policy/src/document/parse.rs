@@ -1,23 +1,23 @@
-//! YAML to `PolicyDocument`, and what the YAML reader complains about in our own words.
+//! Parses YAML into a `PolicyDocument`, and explains parser errors in terms of a policy.
 
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, MergeKeyPolicy};
 
 use super::PolicyDocument;
 use crate::finding::{PolicyError, PolicyFinding};
 use crate::source::{PolicySource, SourcePosition};
-use crate::suggest::closest;
+use crate::suggestion::closest;
 
-/// A policy is a page of text; what is larger is an attack or a mistake.
+/// The largest policy text that is parsed.
 const MAX_BYTES: usize = 256 * 1024;
 
 impl PolicyDocument {
-    /// Reads a policy text. Its structure is checked here; what its values mean, when it is compiled.
+    /// Parses a policy text. Only the structure is checked here; `compile` checks the values.
     pub fn parse(source: &PolicySource) -> Result<Self, PolicyError> {
         let wrong = |finding: PolicyFinding| PolicyError::new(source, vec![finding]);
         if source.text().len() > MAX_BYTES {
-            return Err(wrong(PolicyFinding::new(source, format!("a policy is at most {MAX_BYTES} bytes long"))));
+            return Err(wrong(PolicyFinding::new(source, format!("the policy is larger than {MAX_BYTES} bytes"))));
         }
-        // A file of nothing but comments is an empty policy, which the YAML reader calls an unexpected end.
+        // The YAML parser rejects a file with only comments, which is an empty policy.
         if source.text().lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
             return Ok(Self::default());
         }
@@ -25,8 +25,8 @@ impl PolicyDocument {
             .map_err(|error| wrong(explain(source, &error)))?;
         match &document.version {
             Some(version) if version.value != "1" => Err(wrong(
-                PolicyFinding::new(source, format!("version `{}` is not known", version.value))
-                    .at(Some(version.place))
+                PolicyFinding::new(source, format!("unknown version `{}`", version.value))
+                    .at(Some(version.position))
                     .labelled("only version 1 exists")
                     .with_help(Some("write `version: 1`".to_owned())),
             )),
@@ -43,7 +43,7 @@ fn options() -> serde_saphyr::Options {
         reject_unsupported_tags: true,
         with_snippet: false,
         budget: serde_saphyr::budget! {
-            // Entries of a list are compared with one another, so their number is what costs.
+            // List entries are compared with one another, so their number is limited.
             max_events: 10_000,
             max_nodes: 4_000,
             max_depth: 16,
@@ -59,46 +59,46 @@ fn options() -> serde_saphyr::Options {
 }
 
 fn explain(source: &PolicySource, error: &Error) -> PolicyFinding {
-    let place = error.location().and_then(SourcePosition::of);
-    let finding = |message: String| PolicyFinding::new(source, message).at(place);
+    let position = error.location().and_then(SourcePosition::of);
+    let finding = |message: String| PolicyFinding::new(source, message).at(position);
     match error {
         Error::SerdeUnknownField { field, expected, .. } => finding(format!("unknown key `{field}`"))
-            .labelled("not a key here")
-            .with_help(Some(one_of("keys here", field, expected))),
-        Error::SerdeUnknownVariant { variant, expected, .. } => finding(format!("`{variant}` is not a choice here"))
-            .labelled("not a choice")
+            .labelled("unknown key")
+            .with_help(Some(one_of("valid keys", field, expected))),
+        Error::SerdeUnknownVariant { variant, expected, .. } => finding(format!("invalid value `{variant}`"))
+            .labelled("invalid value")
             .with_help(Some(one_of("choices", variant, expected))),
         Error::DuplicateMappingKey { key, .. } => {
             let name = key.as_deref().map(|key| format!(" `{key}`")).unwrap_or_default();
             finding(format!("duplicate key{name}"))
-                .labelled("written before")
-                .with_help(Some("keep one of the two".to_owned()))
+                .labelled("second occurrence")
+                .with_help(Some("remove one of them".to_owned()))
         }
         Error::InvalidBooleanStrict { location } => explain_boolean(source, *location),
-        Error::MergeKeyNotAllowed { .. } => finding("merge keys (`<<`) are not read in a policy".to_owned())
-            .with_help(Some("write the keys out: a policy is read line by line".to_owned())),
+        Error::MergeKeyNotAllowed { .. } => finding("merge keys (`<<`) are not supported in a policy".to_owned())
+            .with_help(Some("write out the keys".to_owned())),
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => {
-            finding("the text unfolds to far more than it looks (an alias bomb)".to_owned())
-                .labelled("unfolds here")
-                .with_help(Some("write the values out instead of using `*aliases`".to_owned()))
-        }
-        Error::Unexpected { expected, .. } => finding(belongs_here(expected)),
-        Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. } => finding("one word belongs here".to_owned()),
-        Error::RecursiveReferencesRequireWeakTypes { .. } => finding("an alias cannot stand inside itself".to_owned()),
-        Error::MultipleDocuments { .. } => finding("a policy is one document".to_owned())
-            .with_help(Some("remove the `---` and what is above or below it".to_owned())),
+        | Error::AliasReplayStackDepthExceeded { .. } => finding("aliases expand to too much text".to_owned())
+            .labelled("expanded here")
+            .with_help(Some("write out the values instead of using `*aliases`".to_owned())),
+        Error::Unexpected { expected, .. } => finding(describe_expected(expected)),
+        Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. } => finding("expected a single word".to_owned()),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => finding("an alias cannot contain itself".to_owned()),
+        Error::MultipleDocuments { .. } => finding("a policy must be a single YAML document".to_owned())
+            .with_help(Some("remove `---` and the other document".to_owned())),
         Error::AliasError { error, .. } => explain(source, error),
         other => finding(plain_message(other)),
     }
 }
 
-/// `no` is a word, not a boolean: the reader must learn which one was meant.
+/// YAML 1.1 reads `no` as a boolean; this parser does not. Suggests the boolean that was probably meant.
 fn explain_boolean(source: &PolicySource, location: Location) -> PolicyFinding {
-    let place = SourcePosition::of(location);
-    let written = place.and_then(|place| source.text().get(place.offset..place.offset + place.length)).unwrap_or("");
+    let position = SourcePosition::of(location);
+    let written = position
+        .and_then(|position| source.text().get(position.offset..position.offset + position.length))
+        .unwrap_or("");
     let meant = match written.trim_matches(['"', '\'']).to_lowercase().as_str() {
         "no" | "off" | "n" | "false" | "0" => Some("false"),
         "yes" | "on" | "y" | "true" | "1" => Some("true"),
@@ -106,16 +106,16 @@ fn explain_boolean(source: &PolicySource, location: Location) -> PolicyFinding {
     };
     let help = meant.map_or_else(|| "write `true` or `false`".to_owned(), |meant| format!("write `{meant}`"));
     PolicyFinding::new(source, format!("`{written}` is not a boolean"))
-        .at(place)
+        .at(position)
         .labelled("only `true` and `false` are")
         .with_help(Some(help))
 }
 
-fn belongs_here(expected: &str) -> String {
+fn describe_expected(expected: &str) -> String {
     match expected {
-        "sequence start" => "a list belongs here, as in `[one, two]`".to_owned(),
-        "mapping start" => "keys belong here, as in `enabled: false`".to_owned(),
-        "string scalar" => "a single value belongs here".to_owned(),
+        "sequence start" => "expected a list, as in `[one, two]`".to_owned(),
+        "mapping start" => "expected keys, as in `enabled: false`".to_owned(),
+        "string scalar" => "expected a single value".to_owned(),
         other => format!("expected {other}"),
     }
 }
@@ -127,7 +127,7 @@ fn one_of(what: &str, written: &str, expected: &[&'static str]) -> String {
     }
 }
 
-/// The reader's own words, without the position it appends: the snippet shows that better.
+/// Returns the parser's message without the position, which the snippet shows.
 fn plain_message(error: &Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {

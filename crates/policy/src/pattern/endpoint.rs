@@ -1,4 +1,4 @@
-//! Hosts with ports: what may be reached, and what may never be.
+//! Patterns of hosts with ports, for allow-lists and deny-lists.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,12 +8,12 @@ use ipnet::IpNet;
 
 use super::host::{check_name, parse_port};
 use super::{Host, HostError, Intersect, Pattern, wildcard};
-use crate::value::BadValue;
+use crate::value::InvalidValue;
 
-/// The port meant where an allow-list names none.
+/// The port of an allow-list entry without a port.
 pub(crate) const DEFAULT_PORT: u16 = 443;
 
-/// What a connection goes to.
+/// The destination of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// The host.
@@ -38,22 +38,22 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Which ports.
+/// The ports that a pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Port {
+pub(super) enum PortPattern {
     /// Every port.
     Any,
     /// One port.
     One(u16),
 }
 
-impl Port {
+impl PortPattern {
     fn covers(self, other: Self) -> bool {
         self == Self::Any || self == other
     }
 }
 
-impl fmt::Display for Port {
+impl fmt::Display for PortPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Any => f.write_str("*"),
@@ -62,14 +62,14 @@ impl fmt::Display for Port {
     }
 }
 
-/// A host with its port, in `net.allowlist`.
+/// A host pattern with a port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EndpointPattern {
     host: HostPattern,
-    port: Port,
+    port: PortPattern,
 }
 
-/// Names are matched by `*` and `*.suffix`; addresses only by themselves.
+/// `*` and `*.suffix` match names. An address matches only itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum HostPattern {
     AnyName,
@@ -78,15 +78,16 @@ enum HostPattern {
 }
 
 impl EndpointPattern {
-    pub(crate) fn parse(text: &str) -> Result<Self, BadValue> {
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidValue> {
         refuse_urls(text)?;
-        let bad =
-            |error: HostError| BadValue::new(format!("`{text}` is not a host pattern")).with_help(error.to_string());
+        let bad = |error: HostError| {
+            InvalidValue::new(format!("`{text}` is not a host pattern")).with_help(error.to_string())
+        };
         let (host, port) = split_port(text);
         let port = match port {
-            None => Port::One(DEFAULT_PORT),
-            Some("*") => Port::Any,
-            Some(port) => Port::One(parse_port(port).map_err(bad)?),
+            None => PortPattern::One(DEFAULT_PORT),
+            Some("*") => PortPattern::Any,
+            Some(port) => PortPattern::One(parse_port(port).map_err(bad)?),
         };
         let host = match host.strip_prefix("*.") {
             _ if host == "*" => HostPattern::AnyName,
@@ -103,38 +104,39 @@ impl EndpointPattern {
 }
 
 impl EndpointPattern {
-    /// Whether it is about one host or the names below one, and one port.
-    pub(crate) fn is_for_a_host(&self) -> bool {
-        self.host != HostPattern::AnyName && self.port != Port::Any
+    /// Returns whether the pattern has one port, and one host or the names below one.
+    pub(crate) fn is_specific(&self) -> bool {
+        self.host != HostPattern::AnyName && self.port != PortPattern::Any
     }
 
-    /// Whether it is about `host`, on some port.
+    /// Returns whether the pattern names `host`, on any port.
     pub(crate) fn names_host(&self, host: &Host) -> bool {
         self.host.covers(&HostPattern::Exactly(host.clone()))
     }
 
-    /// Whether TLS is what everybody speaks on its port.
+    /// Returns whether the port is the usual one for TLS.
     pub(crate) fn is_usually_tls(&self) -> bool {
-        self.port == Port::One(DEFAULT_PORT)
+        self.port == PortPattern::One(DEFAULT_PORT)
     }
 }
 
-fn refuse_urls(text: &str) -> Result<(), BadValue> {
+fn refuse_urls(text: &str) -> Result<(), InvalidValue> {
     let Some((_, rest)) = text.split_once("://") else { return Ok(()) };
     let host = rest.split('/').next().unwrap_or(rest);
-    Err(BadValue::new(format!("`{text}` is a URL")).with_help(format!("write host and port only: `{host}:443`")))
+    Err(InvalidValue::new(format!("`{text}` is a URL")).with_help(format!("write host and port only: `{host}:443`")))
 }
 
-fn star_in_the_middle(text: &str) -> BadValue {
-    BadValue::new(format!("`{text}` has a `*` where none may stand"))
-        .with_help("a `*` stands alone or as the first label, as in `*.example.org:443`")
+fn star_in_the_middle(text: &str) -> InvalidValue {
+    InvalidValue::new(format!("`{text}` has a `*` in an invalid place"))
+        .with_help("use `*` alone or as the first label, as in `*.example.org:443`")
 }
 
 impl Pattern for EndpointPattern {
-    type Subject = Endpoint;
+    type Candidate = Endpoint;
 
     fn matches(&self, endpoint: &Endpoint) -> bool {
-        self.port.covers(Port::One(endpoint.port)) && self.host.covers(&HostPattern::Exactly(endpoint.host.clone()))
+        self.port.covers(PortPattern::One(endpoint.port))
+            && self.host.covers(&HostPattern::Exactly(endpoint.host.clone()))
     }
 
     fn covers(&self, other: &Self) -> bool {
@@ -161,7 +163,7 @@ fn is_below(name: &str, suffix: &str) -> bool {
 
 impl Intersect for EndpointPattern {
     fn intersect(&self, other: &Self) -> Option<Self> {
-        // Both parts are chains where they meet at all: the narrower one is what is common.
+        // Host patterns that intersect are nested, and so are ports: the narrower one is the intersection.
         let port = if self.port.covers(other.port) { other.port } else { self.port };
         let host = if self.host.covers(&other.host) { &other.host } else { &self.host };
         let common = Self { host: host.clone(), port };
@@ -179,54 +181,55 @@ impl fmt::Display for EndpointPattern {
     }
 }
 
-/// An entry of `net.denylist`: wider than what can be allowed, as denying too much harms nobody.
+/// An entry of `net.denylist`. It can match more than an allow-list entry, because denying more is safe.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Denied {
-    host: DeniedHost,
-    port: Port,
+pub(crate) struct DenyPattern {
+    host: DenyHostPattern,
+    port: PortPattern,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum DeniedHost {
-    /// A name in which `*` stands for any text, dots included.
+enum DenyHostPattern {
+    /// A name in which `*` matches any text, including dots.
     Names(String),
     Network(IpNet),
 }
 
-impl Denied {
-    pub(crate) fn parse(text: &str) -> Result<Self, BadValue> {
+impl DenyPattern {
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidValue> {
         refuse_urls(text)?;
-        let bad =
-            |error: HostError| BadValue::new(format!("`{text}` is not a host pattern")).with_help(error.to_string());
+        let bad = |error: HostError| {
+            InvalidValue::new(format!("`{text}` is not a host pattern")).with_help(error.to_string())
+        };
         if let Ok(network) = text.parse::<IpNet>() {
-            return Ok(Self { host: DeniedHost::Network(network.trunc()), port: Port::Any });
+            return Ok(Self { host: DenyHostPattern::Network(network.trunc()), port: PortPattern::Any });
         }
         let (host, port) = split_port(text);
         let port = match port {
-            None | Some("*") => Port::Any,
-            Some(port) => Port::One(parse_port(port).map_err(bad)?),
+            None | Some("*") => PortPattern::Any,
+            Some(port) => PortPattern::One(parse_port(port).map_err(bad)?),
         };
         if let Ok(Host::Address(address)) = host.parse() {
-            return Ok(Self { host: DeniedHost::Network(address.into()), port });
+            return Ok(Self { host: DenyHostPattern::Network(address.into()), port });
         }
         check_name(host, |byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'*').map_err(bad)?;
-        Ok(Self { host: DeniedHost::Names(wildcard::simplify(&host.to_ascii_lowercase())), port })
+        Ok(Self { host: DenyHostPattern::Names(wildcard::simplify(&host.to_ascii_lowercase())), port })
     }
 
     pub(crate) fn matches(&self, endpoint: &Endpoint) -> bool {
-        self.port.covers(Port::One(endpoint.port))
+        self.port.covers(PortPattern::One(endpoint.port))
             && match (&self.host, &endpoint.host) {
-                (DeniedHost::Names(pattern), Host::Name(name)) => wildcard::matches(pattern, name),
-                (DeniedHost::Network(network), Host::Address(address)) => contains(network, *address),
+                (DenyHostPattern::Names(pattern), Host::Name(name)) => wildcard::matches(pattern, name),
+                (DenyHostPattern::Network(network), Host::Address(address)) => contains(network, *address),
                 _ => false,
             }
     }
 }
 
-impl Denied {
-    /// Whether every port of `host` is denied.
-    pub(crate) fn denies_all_of(&self, host: &Host) -> bool {
-        self.port == Port::Any && self.matches(&Endpoint { host: host.clone(), port: DEFAULT_PORT })
+impl DenyPattern {
+    /// Returns whether every port of `host` is denied.
+    pub(crate) fn denies_every_port(&self, host: &Host) -> bool {
+        self.port == PortPattern::Any && self.matches(&Endpoint { host: host.clone(), port: DEFAULT_PORT })
     }
 }
 
@@ -234,23 +237,23 @@ fn contains(network: &IpNet, address: IpAddr) -> bool {
     network.contains(&address.to_canonical())
 }
 
-impl fmt::Display for Denied {
+impl fmt::Display for DenyPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
-            DeniedHost::Names(names) => f.write_str(names)?,
-            DeniedHost::Network(network) if network.prefix_len() == network.max_prefix_len() => {
+            DenyHostPattern::Names(names) => f.write_str(names)?,
+            DenyHostPattern::Network(network) if network.prefix_len() == network.max_prefix_len() => {
                 Host::from(network.addr()).fmt(f)?;
             }
-            DeniedHost::Network(network) => network.fmt(f)?,
+            DenyHostPattern::Network(network) => network.fmt(f)?,
         }
         match self.port {
-            Port::Any => Ok(()),
-            Port::One(port) => write!(f, ":{port}"),
+            PortPattern::Any => Ok(()),
+            PortPattern::One(port) => write!(f, ":{port}"),
         }
     }
 }
 
-/// Cuts the port off, leaving a bare IPv6 address whole.
+/// Splits off the port. An IPv6 address without brackets has no port.
 pub(crate) fn split_port(text: &str) -> (&str, Option<&str>) {
     let colon = match text.rfind(']') {
         Some(end) => text[end..].find(':').map(|colon| end + colon),

@@ -7,48 +7,47 @@ use std::sync::{Arc, OnceLock};
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 
-use crate::value::BadValue;
+use crate::value::InvalidValue;
 
-/// One glob. `*` stays within a name, `**` does not; letters are taken as they are. Copies are one.
+/// One glob. `*` does not match `/`, `**` does; matching is case-sensitive. Clones share the compiled form.
 #[derive(Clone)]
-pub(crate) struct PathGlob(Arc<Inner>);
+pub(crate) struct PathGlob(Arc<LazyGlob>);
 
-/// What is made of the text is made when first asked for: most policies are loaded to start a session and never matched
-/// one by one, and there are hundreds of globs in them.
-struct Inner {
+/// A glob that is compiled on first use. Policies have hundreds of globs, and most sessions never match one of them.
+struct LazyGlob {
     text: String,
-    /// None: it cannot be built.
+    /// `None` if the glob cannot be compiled.
     globs: OnceLock<Option<Vec<Glob>>>,
     matchers: OnceLock<Vec<GlobMatcher>>,
 }
 
-/// Without these every text is a glob.
+/// Characters with a special meaning. A text without them is always a valid glob.
 const SYNTAX: [char; 5] = ['[', ']', '{', '}', '\\'];
 
 impl PathGlob {
-    pub(crate) fn parse(text: &str) -> Result<Self, BadValue> {
-        let bad = |why: &str| BadValue::new(format!("`{text}` is not a glob: {why}"));
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidValue> {
+        let bad = |why: &str| InvalidValue::new(format!("`{text}` is not a glob: {why}"));
         let relative = "globs are relative to the workspace, as in `**/.env` or `.git/hooks/**`";
         if text.is_empty() {
             return Err(bad("it is empty").with_help(relative));
         }
         if text.starts_with('/') {
-            return Err(bad("it begins with `/`").with_help(relative));
+            return Err(bad("it starts with `/`").with_help(relative));
         }
         if text.split('/').any(|part| part == ".." || part == ".") {
-            return Err(bad("it has a `.` or `..` in it").with_help(relative));
+            return Err(bad("it contains `.` or `..`").with_help(relative));
         }
         let text = text.trim_end_matches('/');
         let globs = OnceLock::new();
         if text.contains(SYNTAX) {
             let _ = globs.set(Some(build_all(text).map_err(|why| bad(&why))?));
         }
-        Ok(Self(Arc::new(Inner { text: text.to_owned(), globs, matchers: OnceLock::new() })))
+        Ok(Self(Arc::new(LazyGlob { text: text.to_owned(), globs, matchers: OnceLock::new() })))
     }
 
-    /// Whether `path`, relative to the workspace, or a directory it lies in is matched.
+    /// Returns whether the glob matches `path`, relative to the workspace, or one of its parent directories.
     pub(crate) fn matches(&self, path: &Path) -> bool {
-        // What cannot be built denies everything: it must not deny less than was written.
+        // A glob that cannot be compiled matches everything, so that it never denies too little.
         let Some(globs) = self.globs() else { return true };
         let matchers = self.0.matchers.get_or_init(|| globs.iter().map(Glob::compile_matcher).collect());
         path.ancestors()
@@ -56,7 +55,7 @@ impl PathGlob {
             .any(|part| matchers.iter().any(|matcher| matcher.is_match(part)))
     }
 
-    /// What it stands for; none if it cannot be built, which [`parse`](Self::parse) leaves no text for.
+    /// Returns the compiled globs. `None` cannot happen for a glob from [`parse`](Self::parse).
     pub(crate) fn globs(&self) -> Option<&[Glob]> {
         self.0.globs.get_or_init(|| build_all(&self.0.text).ok()).as_deref()
     }
@@ -64,7 +63,7 @@ impl PathGlob {
 
 fn build_all(text: &str) -> Result<Vec<Glob>, String> {
     let mut globs = vec![build(text)?];
-    // `hooks/**` must also keep `hooks` itself from being replaced by a link to somewhere else.
+    // `hooks/**` also protects `hooks` itself, so that it cannot be replaced by a symbolic link.
     if let Some(directory) = text.strip_suffix("/**").filter(|directory| !directory.is_empty()) {
         globs.push(build(directory)?);
     }
@@ -95,7 +94,7 @@ impl Ord for PathGlob {
     }
 }
 
-/// The text alone: the automata behind it fill pages.
+/// Shows the text only; the compiled automata are very long.
 impl fmt::Debug for PathGlob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.text.fmt(f)
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn globs_match_as_the_reference_says() {
+    fn globs_match_as_documented() {
         check("**/.env", ".env", true);
         check("**/.env", "a/b/.env", true);
         check("**/.env", "a/.env.d", false);
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_glob_is_refused() {
+    fn invalid_globs_are_rejected() {
         for text in ["", "/etc", "a/../b", "./a", "a[", "{a", "a{b"] {
             assert!(PathGlob::parse(text).is_err(), "{text}");
         }

@@ -1,50 +1,51 @@
-//! Host names and addresses, read strictly.
+//! Host names and addresses, parsed strictly.
 //!
-//! Whoever decides and whoever connects must read a name the same way, so everything readers differ on
-//! is refused: user names, percent signs, control characters, a trailing dot, `127.1`, `0x7f000001`.
+//! The code that decides and the code that connects must interpret a name in the same way. Names that programs
+//! interpret differently are therefore rejected: user names, percent signs, control characters, a trailing dot,
+//! `127.1`, `0x7f000001`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A host, as a request names it.
+/// A host as named in a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Host {
     /// A DNS name in lower case.
     Name(String),
-    /// An address; one mapped from IPv4 is that IPv4 address.
+    /// An IP address. An IPv4-mapped IPv6 address becomes its IPv4 address.
     Address(IpAddr),
 }
 
-/// Why a text is no host.
+/// The reason why a text is not a host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("a host name cannot be empty")]
     Empty,
-    /// Longer than DNS allows.
-    #[error("a host name is at most 253 characters long, a label of it at most 63")]
+    /// The name or a label is longer than DNS allows.
+    #[error("a host name has at most 253 characters, and each label at most 63")]
     TooLong,
-    /// A trailing dot.
-    #[error("a host name is written without a dot at its end")]
+    /// The name ends with a dot.
+    #[error("a host name must not end with a dot")]
     TrailingDot,
-    /// Not ASCII.
+    /// The name is not ASCII.
     #[error("write international names in punycode (`xn--…`)")]
     NotAscii,
-    /// A character no host name has.
-    #[error("a host name has letters, digits, hyphens and dots only")]
+    /// The name contains an invalid character.
+    #[error("a host name contains only letters, digits, hyphens and dots")]
     Character,
-    /// An empty label, or one that begins or ends with a hyphen.
-    #[error("a label of a host name is not empty and does not begin or end with a hyphen")]
+    /// A label is empty, or starts or ends with a hyphen.
+    #[error("a label of a host name must not be empty or start or end with a hyphen")]
     Label,
-    /// Looks like an address to some readers and like a name to others.
-    #[error("a name that ends in a number is read as an address by some programs: write all four numbers")]
+    /// Some programs read the text as an address, others as a name.
+    #[error("some programs read a name that ends in a number as an address: write all four numbers")]
     Numeric,
-    /// Brackets without an IPv6 address.
-    #[error("only an IPv6 address stands in brackets, without a zone")]
+    /// The brackets do not contain an IPv6 address.
+    #[error("brackets must contain an IPv6 address without a zone")]
     Bracketed,
-    /// Not a port.
-    #[error("a port is a number from 1 to 65535")]
+    /// The port is invalid.
+    #[error("a port must be a number from 1 to 65535")]
     Port,
 }
 
@@ -81,7 +82,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Checks the grammar of a dotted name whose labels consist of `allowed` bytes.
+/// Checks the syntax of a dotted name whose labels consist of `allowed` bytes.
 pub(super) fn check_name(text: &str, allowed: impl Fn(u8) -> bool) -> Result<(), HostError> {
     if text.is_empty() {
         return Err(HostError::Empty);
@@ -112,7 +113,7 @@ pub(super) fn check_name(text: &str, allowed: impl Fn(u8) -> bool) -> Result<(),
     Ok(())
 }
 
-/// The WHATWG rule: such a name is an IPv4 address to a browser, in whatever base.
+/// Returns whether a browser would parse the name as an IPv4 address (WHATWG URL standard).
 fn ends_in_a_number(text: &str) -> bool {
     let last = text.rsplit('.').next().unwrap_or(text);
     let hexadecimal = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
@@ -120,7 +121,7 @@ fn ends_in_a_number(text: &str) -> bool {
         || hexadecimal.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// A port from 1 to 65535, in digits only.
+/// Parses a port from 1 to 65535, digits only.
 pub(crate) fn parse_port(text: &str) -> Result<u16, HostError> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|port| digits && *port > 0).ok_or(HostError::Port)
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_differ_on_is_refused() {
+    fn ambiguous_hosts_are_rejected() {
         refused("", HostError::Empty);
         refused("example.com.", HostError::TrailingDot);
         refused("bücher.example", HostError::NotAscii);

@@ -1,27 +1,29 @@
-//! Names with `*` (models) and names without (variables).
+//! Patterns of model names, and names of environment variables.
 
 use std::fmt;
 
 use super::{Intersect, Pattern, wildcard};
-use crate::value::BadValue;
+use crate::value::InvalidValue;
 
-/// A model name in which `*` stands for any text.
+/// A model name in which `*` matches any text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NamePattern(String);
 
 impl NamePattern {
-    pub(crate) fn parse(text: &str) -> Result<Self, BadValue> {
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidValue> {
         let strange = text.chars().find(|c| c.is_control() || c.is_whitespace());
         match strange {
-            _ if text.is_empty() => Err(BadValue::new("a name pattern cannot be empty").with_help("`*` is any name")),
-            Some(_) => Err(BadValue::new(format!("`{text}` has a blank in it")).with_help("names have no blanks")),
+            _ if text.is_empty() => {
+                Err(InvalidValue::new("a name pattern cannot be empty").with_help("`*` matches any name"))
+            }
+            Some(_) => Err(InvalidValue::new(format!("`{text}` contains a space")).with_help("names have no spaces")),
             None => Ok(Self(wildcard::simplify(text))),
         }
     }
 }
 
 impl Pattern for NamePattern {
-    type Subject = str;
+    type Candidate = str;
 
     fn matches(&self, name: &str) -> bool {
         wildcard::matches(&self.0, name)
@@ -42,7 +44,7 @@ impl fmt::Display for NamePattern {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct VariableName(String);
 
-/// Variables that hold what the agent must never hold, or that are ours to set.
+/// Variables that the agent must never see, or that the sandbox sets itself.
 const NEVER_PASSED: [&str; 8] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -55,14 +57,14 @@ const NEVER_PASSED: [&str; 8] = [
 ];
 
 impl VariableName {
-    pub(crate) fn parse(text: &str) -> Result<Self, BadValue> {
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidValue> {
         let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
         if !first || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            return Err(BadValue::new(format!("`{text}` is not the name of a variable"))
-                .with_help("name each variable; there are no patterns here, so that no secret passes by accident"));
+            return Err(InvalidValue::new(format!("`{text}` is not the name of a variable"))
+                .with_help("name each variable; patterns are not supported, so that no secret is passed by accident"));
         }
         if NEVER_PASSED.contains(&text) || text.starts_with("VIV_") {
-            return Err(BadValue::new(format!("`{text}` is never passed into a sandbox"))
+            return Err(InvalidValue::new(format!("`{text}` cannot be passed into a sandbox"))
                 .with_help("the agent gets a session token for the gateway instead; remove this line"));
         }
         Ok(Self(text.to_owned()))
@@ -74,7 +76,7 @@ impl VariableName {
 }
 
 impl Pattern for VariableName {
-    type Subject = str;
+    type Candidate = str;
 
     fn matches(&self, name: &str) -> bool {
         self.0 == name

@@ -1,4 +1,4 @@
-//! Paths inside the sandbox: where they lie, and prefixes of host paths.
+//! Locations of paths inside the sandbox, and prefixes of host paths.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -7,42 +7,42 @@ use std::path::{Component, Path, PathBuf};
 use base::WORKSPACE;
 
 use super::{Intersect, Pattern};
-use crate::value::BadValue;
+use crate::value::InvalidValue;
 
-/// Made by the sandbox itself; a host path there would be hidden, or would hide ours.
+/// Directories that the sandbox mounts itself. A host path cannot be mounted there.
 const RESERVED: [&str; 6] = [WORKSPACE, "/deps", "/tmp", "/proc", "/sys", "/dev"];
 
-/// What a path inside the sandbox names.
+/// The location of a path inside the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Location {
-    /// Something in the workspace, relative to it; empty for the workspace itself.
+pub(crate) enum PathLocation {
+    /// A path in the workspace, relative to it; empty for the workspace itself.
     Workspace(PathBuf),
-    /// Anything else, absolute.
+    /// Any other absolute path.
     Elsewhere(PathBuf),
 }
 
-/// Finds out what `path` names, without touching any file; a relative path is one in the workspace.
-pub(crate) fn locate(path: &Path) -> Result<Location, &'static str> {
+/// Returns the location of `path` without file access. A relative path is in the workspace.
+pub(crate) fn locate(path: &Path) -> Result<PathLocation, &'static str> {
     let normal = normalise(path)?;
     if normal.is_relative() {
-        return Ok(Location::Workspace(normal));
+        return Ok(PathLocation::Workspace(normal));
     }
     match normal.strip_prefix(WORKSPACE) {
-        Ok(inside) => Ok(Location::Workspace(inside.to_owned())),
-        Err(_) => Ok(Location::Elsewhere(normal)),
+        Ok(inside) => Ok(PathLocation::Workspace(inside.to_owned())),
+        Err(_) => Ok(PathLocation::Elsewhere(normal)),
     }
 }
 
-/// The path without `.` and doubled slashes. `..` is refused rather than resolved: what it leads to
-/// depends on symbolic links, which are not looked at here.
+/// Removes `.` and duplicate slashes. `..` is rejected, because its target depends on symbolic links, which are not
+/// followed here.
 fn normalise(path: &Path) -> Result<PathBuf, &'static str> {
     if path.as_os_str().as_bytes().contains(&0) {
-        return Err("a path cannot hold a NUL byte");
+        return Err("a path cannot contain a NUL byte");
     }
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {
-            Component::ParentDir => return Err("a path with `..` is refused: write where it leads"),
+            Component::ParentDir => return Err("a path with `..` is not allowed: write the path it leads to"),
             Component::CurDir => {}
             other => normal.push(other),
         }
@@ -55,23 +55,23 @@ fn normalise(path: &Path) -> Result<PathBuf, &'static str> {
 pub(crate) struct PathPrefix(PathBuf);
 
 impl PathPrefix {
-    pub(crate) fn parse(text: &str) -> Result<Self, BadValue> {
-        let bad = |why: &str| BadValue::new(format!("`{text}` cannot be shown in a sandbox: {why}"));
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidValue> {
+        let bad = |why: &str| InvalidValue::new(format!("`{text}` cannot be mounted in a sandbox: {why}"));
         if text.starts_with('~') {
-            return Err(bad("`~` is not expanded").with_help("write the path from the root"));
+            return Err(bad("`~` is not expanded").with_help("write an absolute path"));
         }
         if !text.starts_with('/') {
-            return Err(bad("it is not absolute").with_help("write the path from the root, as in `/usr`"));
+            return Err(bad("it is not absolute").with_help("write an absolute path, as in `/usr`"));
         }
         if text.contains(['*', '?', '[', '{']) {
-            return Err(bad("it is a pattern").with_help("name a directory: everything below it is meant"));
+            return Err(bad("it is a pattern").with_help("name a directory: everything below it is included"));
         }
         let path = normalise(Path::new(text)).map_err(bad)?;
         if path == Path::new("/") {
             return Err(bad("it is the whole host").with_help("name the directories that are needed, as in `/usr`"));
         }
         match RESERVED.iter().find(|reserved| path.starts_with(reserved)) {
-            Some(reserved) => Err(bad(&format!("`{reserved}` inside is the sandbox's own"))),
+            Some(reserved) => Err(bad(&format!("`{reserved}` is reserved inside the sandbox"))),
             None => Ok(Self(path)),
         }
     }
@@ -82,7 +82,7 @@ impl PathPrefix {
 }
 
 impl Pattern for PathPrefix {
-    type Subject = Path;
+    type Candidate = Path;
 
     fn matches(&self, path: &Path) -> bool {
         path.starts_with(&self.0)
@@ -109,20 +109,20 @@ impl fmt::Display for PathPrefix {
 mod tests {
     use std::path::Path;
 
-    use super::{Location, PathPrefix, locate};
+    use super::{PathLocation, PathPrefix, locate};
 
     #[test]
-    fn paths_are_placed_without_looking_at_files() {
-        assert_eq!(locate(Path::new("src//./a.rs")), Ok(Location::Workspace("src/a.rs".into())));
-        assert_eq!(locate(Path::new("/workspace/src")), Ok(Location::Workspace("src".into())));
-        assert_eq!(locate(Path::new("/workspace")), Ok(Location::Workspace("".into())));
-        assert_eq!(locate(Path::new("/workspaces")), Ok(Location::Elsewhere("/workspaces".into())));
+    fn paths_are_located_without_file_access() {
+        assert_eq!(locate(Path::new("src//./a.rs")), Ok(PathLocation::Workspace("src/a.rs".into())));
+        assert_eq!(locate(Path::new("/workspace/src")), Ok(PathLocation::Workspace("src".into())));
+        assert_eq!(locate(Path::new("/workspace")), Ok(PathLocation::Workspace("".into())));
+        assert_eq!(locate(Path::new("/workspaces")), Ok(PathLocation::Elsewhere("/workspaces".into())));
         assert!(locate(Path::new("src/../../etc")).is_err());
         assert!(locate(Path::new("a\0b")).is_err());
     }
 
     #[test]
-    fn a_prefix_is_a_directory_and_not_a_text() {
+    fn a_prefix_matches_whole_directory_names() {
         let usr = PathPrefix::parse("/usr/").unwrap();
         assert_eq!(usr.to_string(), "/usr");
         for text in ["/", "//", "usr", "~/x", "/usr/*", "/usr/../etc", "/proc/1", "/workspace/x", "/dev"] {

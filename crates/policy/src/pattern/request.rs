@@ -1,66 +1,66 @@
-//! Requests: the methods and paths of a host that a rule names, and the path of a request, read strictly.
+//! Patterns of HTTP requests by method and path, and strict parsing of request paths.
 //!
-//! A server may decode, merge and resolve a path before it looks at it. So a rule about paths is held only
-//! against a path that every server reads in the same way; any other is matched by no such rule.
+//! Servers may decode, merge and resolve a path in different ways. A path rule matches only paths that every server
+//! interprets in the same way.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::value::BadValue;
+use crate::value::InvalidValue;
 
-/// Everything below a path, at the end of a rule.
+/// The suffix of a rule that matches a path and everything below it.
 const BELOW: &str = "/**";
 
-/// What a request asks of a host, as far as rules speak of it.
+/// The parts of a request that rules can match.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct HttpRequest {
     pub(crate) method: String,
-    pub(crate) path: Result<RequestPath, PathError>,
+    pub(crate) path: Result<RequestPath, RequestPathError>,
 }
 
-/// A path that can be read in one way only, percent-encoding undone.
+/// A decoded path with only one interpretation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestPath(Vec<u8>);
 
-/// Why a path could be read in two ways.
+/// The reason why a path is ambiguous or invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PathError {
-    /// Not from the root.
-    #[error("a path begins with `/`")]
+pub(crate) enum RequestPathError {
+    /// The path does not start with `/`.
+    #[error("a path must start with `/`")]
     NotAbsolute,
-    /// `//`, which some servers take for one slash.
-    #[error("an empty name in a path is read by some servers as none")]
+    /// `//`, which some servers read as one slash.
+    #[error("some servers ignore an empty segment in a path")]
     Empty,
-    /// `.` or `..`, also with a parameter behind it.
-    #[error("`.` and `..` in a path are resolved by some servers")]
+    /// `.` or `..`, also with a parameter after it.
+    #[error("some servers resolve `.` and `..` in a path")]
     Dots,
-    /// A percent sign that begins nothing.
-    #[error("a `%` in a path is followed by two hexadecimal digits")]
+    /// A percent sign without two hexadecimal digits.
+    #[error("a `%` in a path must be followed by two hexadecimal digits")]
     Percent,
-    /// An encoded character that means something else once it is decoded.
-    #[error("an encoded slash, backslash, percent sign or control character in a path is decoded by some servers")]
+    /// An encoded character that has a special meaning after decoding.
+    #[error("some servers decode an encoded slash, backslash, percent sign or control character in a path")]
     Encoded,
-    /// A character that stands in no path.
-    #[error("a path has no backslash and no character that cannot be printed")]
+    /// A character that is not valid in a path.
+    #[error("a path must not contain a backslash or a character that cannot be printed")]
     Character,
 }
 
 impl RequestPath {
-    /// Reads a path; its query, if there is one, is no part of it.
-    pub(crate) fn read(text: &str) -> Result<Self, PathError> {
+    /// Parses a path without its query.
+    pub(crate) fn read(text: &str) -> Result<Self, RequestPathError> {
         let text = text.split(['?', '#']).next().unwrap_or(text);
-        let Some(names) = text.strip_prefix('/') else { return Err(PathError::NotAbsolute) };
+        let Some(names) = text.strip_prefix('/') else { return Err(RequestPathError::NotAbsolute) };
         let mut path = Vec::with_capacity(text.len());
         let last = names.split('/').count() - 1;
         for (number, name) in names.split('/').enumerate() {
             let name = decode(name)?;
-            // What stands behind a `;` is a parameter to some servers, and part of the name to others.
+            // Some servers read the text after `;` as a parameter, others as part of the name.
             let bare = name.split(|byte| *byte == b';').next().unwrap_or(&name);
             if bare == b"." || bare == b".." {
-                return Err(PathError::Dots);
+                return Err(RequestPathError::Dots);
             }
             if bare.is_empty() && (number < last || !name.is_empty()) {
-                return Err(PathError::Empty);
+                return Err(RequestPathError::Empty);
             }
             path.push(b'/');
             path.extend(name);
@@ -69,7 +69,7 @@ impl RequestPath {
     }
 }
 
-fn decode(name: &str) -> Result<Vec<u8>, PathError> {
+fn decode(name: &str) -> Result<Vec<u8>, RequestPathError> {
     let mut bytes = name.bytes();
     let mut decoded = Vec::with_capacity(name.len());
     while let Some(byte) = bytes.next() {
@@ -77,48 +77,51 @@ fn decode(name: &str) -> Result<Vec<u8>, PathError> {
             b'%' => {
                 let mut digit = || bytes.next().and_then(|byte| char::from(byte).to_digit(16));
                 let value = digit().zip(digit()).map(|(high, low)| high * 16 + low);
-                match value.and_then(|value| u8::try_from(value).ok()).ok_or(PathError::Percent)? {
-                    b'/' | b'\\' | b'%' | 0..=31 | 127 => return Err(PathError::Encoded),
+                match value.and_then(|value| u8::try_from(value).ok()).ok_or(RequestPathError::Percent)? {
+                    b'/' | b'\\' | b'%' | 0..=31 | 127 => return Err(RequestPathError::Encoded),
                     byte => decoded.push(byte),
                 }
             }
-            b'\\' => return Err(PathError::Character),
-            _ if !byte.is_ascii_graphic() => return Err(PathError::Character),
+            b'\\' => return Err(RequestPathError::Character),
+            _ if !byte.is_ascii_graphic() => return Err(RequestPathError::Character),
             _ => decoded.push(byte),
         }
     }
     Ok(decoded)
 }
 
-/// Which requests to a host a rule is about; with neither methods nor path, everything that goes there.
+/// The requests that a rule matches. Without methods and path, it matches all traffic to the host.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct RequestPattern {
     methods: Option<BTreeSet<String>>,
-    path: Option<PathPattern>,
+    path: Option<RequestPathPattern>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum PathPattern {
-    /// This path, and everything below it.
+enum RequestPathPattern {
+    /// The path and everything below it.
     Below(String),
     Exactly(String),
 }
 
 impl RequestPattern {
-    /// Reads the methods before a host, as `GET|HEAD`, and the path after it, as `/files/**`.
-    pub(crate) fn parse(methods: Option<&str>, path: Option<&str>) -> Result<Self, BadValue> {
-        Ok(Self { methods: methods.map(parse_methods).transpose()?, path: path.map(PathPattern::parse).transpose()? })
+    /// Parses the methods before a host, such as `GET|HEAD`, and the path after it, such as `/files/**`.
+    pub(crate) fn parse(methods: Option<&str>, path: Option<&str>) -> Result<Self, InvalidValue> {
+        Ok(Self {
+            methods: methods.map(parse_methods).transpose()?,
+            path: path.map(RequestPathPattern::parse).transpose()?,
+        })
     }
 
-    /// Whether it is about everything, also about what nobody looks into.
+    /// Returns whether the rule matches all traffic, including traffic that the proxy cannot read.
     pub(crate) fn is_everything(&self) -> bool {
         self.methods.is_none() && self.path.is_none()
     }
 
-    /// Whether `request` is one of them; none: what goes there is not looked into.
-    pub(crate) fn matches(&self, request: Option<&Request>) -> bool {
+    /// Returns whether the rule matches `request`; `None` is traffic that the proxy cannot read.
+    pub(crate) fn matches(&self, request: Option<&HttpRequest>) -> bool {
         let Some(request) = request else { return self.is_everything() };
-        let path = |pattern: &PathPattern| request.path.as_ref().is_ok_and(|path| pattern.matches(path));
+        let path = |pattern: &RequestPathPattern| request.path.as_ref().is_ok_and(|path| pattern.matches(path));
         self.methods.as_ref().is_none_or(|methods| methods.contains(&request.method))
             && self.path.as_ref().is_none_or(path)
     }
@@ -137,7 +140,7 @@ impl RequestPattern {
         methods && path
     }
 
-    /// What both are about; none where that is nothing.
+    /// Returns the requests that both match; `None` if there are none.
     pub(crate) fn intersect(&self, other: &Self) -> Option<Self> {
         let methods = match (&self.methods, &other.methods) {
             (Some(ours), Some(theirs)) => Some(ours & theirs),
@@ -152,35 +155,37 @@ impl RequestPattern {
         (methods.as_ref().is_none_or(|methods| !methods.is_empty())).then_some(Self { methods, path })
     }
 
-    /// What stands before the host.
+    /// Returns the text before the host.
     pub(crate) fn prefix(&self) -> String {
         let methods = self.methods.iter().flatten().map(String::as_str).collect::<Vec<_>>();
         if methods.is_empty() { String::new() } else { methods.join("|") + " " }
     }
 
-    /// What stands after the port.
+    /// Returns the text after the port.
     pub(crate) fn suffix(&self) -> String {
         self.path.as_ref().map(ToString::to_string).unwrap_or_default()
     }
 }
 
-fn parse_methods(text: &str) -> Result<BTreeSet<String>, BadValue> {
+fn parse_methods(text: &str) -> Result<BTreeSet<String>, InvalidValue> {
     let is_method = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
     if !text.split('|').all(is_method) {
-        return Err(BadValue::new(format!("`{text}` is no method"))
-            .with_help("write methods in capital letters before the host, as in `GET|HEAD files.example.com:80`"));
+        return Err(InvalidValue::new(format!("`{text}` is not a method"))
+            .with_help("write methods in upper case before the host, as in `GET|HEAD files.example.com:80`"));
     }
     if text.split('|').any(|word| word == "CONNECT") {
-        return Err(BadValue::new("`CONNECT` opens a tunnel, and nobody looks into one".to_owned())
-            .with_help("name the host and its port alone"));
+        return Err(InvalidValue::new(
+            "the method `CONNECT` opens a tunnel, whose requests are not visible".to_owned(),
+        )
+        .with_help("write the host and port without a method"));
     }
     Ok(text.split('|').map(str::to_owned).collect())
 }
 
-impl PathPattern {
-    fn parse(text: &str) -> Result<Self, BadValue> {
+impl RequestPathPattern {
+    fn parse(text: &str) -> Result<Self, InvalidValue> {
         let bad = |why: String| {
-            BadValue::new(format!("`{text}` is no path"))
+            InvalidValue::new(format!("`{text}` is not a valid path"))
                 .with_help(format!("{why}; as in `/files/index.html`, or `/files/**` for everything below"))
         };
         let (plain, below) = match text.strip_suffix(BELOW) {
@@ -188,13 +193,13 @@ impl PathPattern {
             None => (text, false),
         };
         if plain.contains('%') {
-            return Err(bad("in a rule a path is written without `%`".to_owned()));
+            return Err(bad("write the path without `%`".to_owned()));
         }
         if plain.contains(['*', '?', '#', '{', '[']) {
             return Err(bad("the only pattern is `/**` at the end".to_owned()));
         }
         if below && plain.ends_with('/') {
-            return Err(bad(PathError::Empty.to_string()));
+            return Err(bad(RequestPathError::Empty.to_string()));
         }
         if !(below && plain.is_empty()) {
             RequestPath::read(plain).map_err(|error| bad(error.to_string()))?;
@@ -220,12 +225,12 @@ impl PathPattern {
     }
 }
 
-/// Whether `path` is `directory` or lies in it, name by name.
+/// Returns whether `path` is `directory` or below it.
 fn is_below(path: &[u8], directory: &[u8]) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-impl fmt::Display for PathPattern {
+impl fmt::Display for RequestPathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Below(directory) => write!(f, "{directory}{BELOW}"),

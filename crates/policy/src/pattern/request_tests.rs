@@ -1,21 +1,21 @@
-//! Paths as attackers write them, and rules about paths.
+//! Tests of path rules, with paths as attackers write them.
 
 use proptest::prelude::*;
 
-use super::{PathError, Request, RequestPath, RequestPattern};
+use super::{HttpRequest, RequestPath, RequestPathError, RequestPattern};
 
-fn request(method: &str, path: &str) -> Request {
-    Request { method: method.to_owned(), path: RequestPath::read(path) }
+fn request(method: &str, path: &str) -> HttpRequest {
+    HttpRequest { method: method.to_owned(), path: RequestPath::read(path) }
 }
 
 #[track_caller]
-fn check(methods: Option<&str>, path: Option<&str>, asked: (&str, &str), expected: bool) {
+fn check(methods: Option<&str>, path: Option<&str>, candidate: (&str, &str), expected: bool) {
     let pattern = RequestPattern::parse(methods, path).unwrap();
-    assert_eq!(pattern.matches(Some(&request(asked.0, asked.1))), expected, "{pattern:?} on {asked:?}");
+    assert_eq!(pattern.matches(Some(&request(candidate.0, candidate.1))), expected, "{pattern:?} on {candidate:?}");
 }
 
 #[test]
-fn methods_and_paths_are_matched_name_by_name() {
+fn methods_and_paths_are_matched_by_segment() {
     check(Some("GET|HEAD"), None, ("HEAD", "/x"), true);
     check(Some("GET|HEAD"), None, ("POST", "/x"), false);
     check(Some("GET"), None, ("GET", "/a/../b"), true);
@@ -31,34 +31,34 @@ fn methods_and_paths_are_matched_name_by_name() {
 }
 
 #[test]
-fn what_servers_read_in_two_ways_is_matched_by_no_rule_about_paths() {
+fn ambiguous_paths_match_no_path_rule() {
     let refused = [
-        ("/files/../secret", PathError::Dots),
-        ("/files/./a", PathError::Dots),
-        ("/files/..", PathError::Dots),
-        ("/files/%2e%2e/secret", PathError::Dots),
-        ("/files/.%2E/secret", PathError::Dots),
-        ("/files/..;/secret", PathError::Dots),
-        ("/files/..;a=b/secret", PathError::Dots),
-        ("/files//secret", PathError::Empty),
-        ("//files", PathError::Empty),
-        ("/files/;x/secret", PathError::Empty),
-        ("/files/;", PathError::Empty),
-        ("/files/%2fsecret", PathError::Encoded),
-        ("/files/..%2Fsecret", PathError::Encoded),
-        ("/files/%5csecret", PathError::Encoded),
-        ("/files/%252e%252e/secret", PathError::Encoded),
-        ("/files/%00", PathError::Encoded),
-        ("/files/%0d%0a", PathError::Encoded),
-        ("/files/%7f", PathError::Encoded),
-        ("/files/%", PathError::Percent),
-        ("/files/%2", PathError::Percent),
-        ("/files/%u002e", PathError::Percent),
-        ("/files/..\\secret", PathError::Character),
-        ("/files/ä", PathError::Character),
-        ("files", PathError::NotAbsolute),
-        ("", PathError::NotAbsolute),
-        ("*", PathError::NotAbsolute),
+        ("/files/../secret", RequestPathError::Dots),
+        ("/files/./a", RequestPathError::Dots),
+        ("/files/..", RequestPathError::Dots),
+        ("/files/%2e%2e/secret", RequestPathError::Dots),
+        ("/files/.%2E/secret", RequestPathError::Dots),
+        ("/files/..;/secret", RequestPathError::Dots),
+        ("/files/..;a=b/secret", RequestPathError::Dots),
+        ("/files//secret", RequestPathError::Empty),
+        ("//files", RequestPathError::Empty),
+        ("/files/;x/secret", RequestPathError::Empty),
+        ("/files/;", RequestPathError::Empty),
+        ("/files/%2fsecret", RequestPathError::Encoded),
+        ("/files/..%2Fsecret", RequestPathError::Encoded),
+        ("/files/%5csecret", RequestPathError::Encoded),
+        ("/files/%252e%252e/secret", RequestPathError::Encoded),
+        ("/files/%00", RequestPathError::Encoded),
+        ("/files/%0d%0a", RequestPathError::Encoded),
+        ("/files/%7f", RequestPathError::Encoded),
+        ("/files/%", RequestPathError::Percent),
+        ("/files/%2", RequestPathError::Percent),
+        ("/files/%u002e", RequestPathError::Percent),
+        ("/files/..\\secret", RequestPathError::Character),
+        ("/files/ä", RequestPathError::Character),
+        ("files", RequestPathError::NotAbsolute),
+        ("", RequestPathError::NotAbsolute),
+        ("*", RequestPathError::NotAbsolute),
     ];
     for (path, why) in refused {
         assert_eq!(RequestPath::read(path), Err(why), "{path}");
@@ -67,7 +67,7 @@ fn what_servers_read_in_two_ways_is_matched_by_no_rule_about_paths() {
 }
 
 #[test]
-fn a_rule_is_written_plainly_or_refused() {
+fn invalid_request_patterns_are_rejected() {
     for methods in ["", "get", "GET|", "GET,HEAD", "GET POST", "CONNECT"] {
         assert!(RequestPattern::parse(Some(methods), None).is_err(), "{methods}");
     }
@@ -78,14 +78,14 @@ fn a_rule_is_written_plainly_or_refused() {
 }
 
 #[test]
-fn what_nobody_looks_into_needs_a_rule_about_everything() {
+fn unreadable_traffic_needs_a_rule_without_method_and_path() {
     assert!(RequestPattern::parse(None, None).unwrap().matches(None));
     assert!(!RequestPattern::parse(Some("GET"), None).unwrap().matches(None));
     assert!(!RequestPattern::parse(None, Some("/**")).unwrap().matches(None));
 }
 
 proptest! {
-    /// Whatever a server does of what servers do, it stays in the directory that a rule names.
+    /// A matching path stays below the directory of the rule, however a server decodes it.
     #[test]
     fn no_path_that_matches_leads_out(names in prop::collection::vec("[a.;%2fFeE5cC/\\\\]{0,6}", 0..5)) {
         let path = format!("/files/{}", names.join("/"));
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_without_harm(text in ".{0,60}") {
+    fn any_text_is_parsed_without_panic(text in ".{0,60}") {
         let _ = RequestPath::read(&text);
         let _ = RequestPattern::parse(Some(&text), Some(&text));
     }

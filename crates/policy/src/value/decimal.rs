@@ -1,29 +1,29 @@
-//! Decimal numbers kept exact: processors in thousandths, dollars in pico-dollars.
+//! Exact decimal numbers: CPUs in thousandths, dollars in pico-dollars.
 
-use super::{BadValue, LARGEST};
+use super::{InvalidValue, LARGEST};
 
 const CPU_DIGITS: usize = 3;
 const USD_DIGITS: usize = 12;
 
-/// Thousandths of a processor.
-pub(crate) fn parse_cpus(text: &str) -> Result<u64, BadValue> {
+/// Parses a number of CPUs into thousandths.
+pub(crate) fn parse_cpus(text: &str) -> Result<u64, InvalidValue> {
     parse(text, CPU_DIGITS)
-        .ok_or_else(|| BadValue::new(format!("`{text}` is not a number of processors")).with_help("as in `2` or `0.5`"))
+        .ok_or_else(|| InvalidValue::new(format!("`{text}` is not a number of CPUs")).with_help("as in `2` or `0.5`"))
 }
 
-/// Pico-dollars (10⁻¹² USD).
-pub(crate) fn parse_usd(text: &str) -> Result<u64, BadValue> {
+/// Parses US dollars into pico-dollars (10⁻¹² USD).
+pub(crate) fn parse_usd(text: &str) -> Result<u64, InvalidValue> {
     parse(text, USD_DIGITS).ok_or_else(|| {
-        BadValue::new(format!("`{text}` is not an amount of dollars")).with_help("as in `2.00`, no sign")
+        InvalidValue::new(format!("`{text}` is not an amount of US dollars")).with_help("as in `2.00`, without a sign")
     })
 }
 
-/// Processors, without trailing zeros.
+/// Formats thousandths of a CPU, without trailing zeros.
 pub(crate) fn show_cpus(millis: u64) -> String {
     show(millis, CPU_DIGITS, 0)
 }
 
-/// Dollars, with cents.
+/// Formats pico-dollars, with cents.
 pub(crate) fn show_usd(picos: u64) -> String {
     show(picos, USD_DIGITS, 2)
 }
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_decimal_is_refused() {
+    fn invalid_decimals_are_rejected() {
         for text in ["", ".", "1.", ".5", "-1", "+1", "1e3", ".nan", "inf", "0.0001", "1_000", "$2"] {
             assert!(parse_cpus(text).is_err(), "{text}");
         }

@@ -1,6 +1,6 @@
-//! Bytes: `2GiB`, `512MiB`, `4GB`, or a plain number.
+//! Sizes in bytes: `2GiB`, `512MiB`, `4GB`, or a plain number.
 
-use super::{BadValue, LARGEST};
+use super::{InvalidValue, LARGEST};
 
 const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
@@ -14,12 +14,12 @@ const UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Bytes meant by `text`.
-pub(crate) fn parse_size(text: &str) -> Result<u64, BadValue> {
+/// Parses a size into bytes.
+pub(crate) fn parse_size(text: &str) -> Result<u64, InvalidValue> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim_start();
-    let bad = || BadValue::new(format!("`{text}` is not a size"));
+    let bad = || InvalidValue::new(format!("`{text}` is not a size"));
     let factor = match UNITS.iter().find(|(name, _)| *name == unit) {
         Some((_, factor)) => *factor,
         None if unit.is_empty() => 1,
@@ -29,7 +29,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, BadValue> {
         number.parse::<u64>().map_err(|_| bad().with_help("write a whole number and a unit, as in `512MiB`"))?;
     match count.checked_mul(factor) {
         Some(bytes) if bytes <= LARGEST => Ok(bytes),
-        _ => Err(BadValue::new(format!("`{text}` is larger than any machine"))),
+        _ => Err(InvalidValue::new(format!("size `{text}` is too large"))),
     }
 }
 
@@ -41,7 +41,7 @@ fn unit_help(number: &str, unit: &str) -> String {
     }
 }
 
-/// The shortest exact spelling.
+/// Formats bytes in the shortest exact form.
 pub(crate) fn show_size(bytes: u64) -> String {
     let exact = UNITS.iter().filter(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
     match exact.max_by_key(|(_, factor)| *factor) {
@@ -55,7 +55,7 @@ mod tests {
     use super::{parse_size, show_size};
 
     #[test]
-    fn sizes_mean_what_their_units_say() {
+    fn sizes_are_parsed_by_unit() {
         assert_eq!(parse_size("2GiB").unwrap(), 2 << 30);
         assert_eq!(parse_size("512 MiB").unwrap(), 512 << 20);
         assert_eq!(parse_size("4GB").unwrap(), 4_000_000_000);
@@ -63,14 +63,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn invalid_sizes_are_rejected() {
         for text in ["", "GiB", "-1", "2gib", "1.5GiB", "2 GiB x", "99999999999999999999", "9000000000TiB", "0x10"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn shown_sizes_read_back_as_themselves() {
+    fn formatted_sizes_parse_to_the_same_value() {
         for bytes in [0, 1, 999, 1000, 1024, 1536, 4_000_000_000, 512 << 20, (1 << 40) + 1] {
             assert_eq!(parse_size(&show_size(bytes)).unwrap(), bytes);
         }

@@ -86,7 +86,7 @@ pub(crate) fn apply_stepwise(
     let workspace = workspace.canonicalize()?;
     let (changes, mut refusals) = select(saved.changes(), paths);
     let denials = &saved.manifest.denials;
-    let both = |path: &Path| rules(path).or_else(|| denials.rule_against(path).cloned());
+    let both = |path: &Path| rules(path).or_else(|| denials.rule_denying(path).cloned());
     refusals.extend(check(&beneath::root(&workspace)?, &workspace, &changes, &both)?);
     if !refusals.is_empty() {
         return Err(ApplyError::Refused(refusals));

@@ -174,7 +174,7 @@ impl Actor {
         }
         // What holds for longer is kept by us: an agent could neither tell what it covers nor take it back.
         let told = if reply == PermissionReply::Always { PermissionReply::Once } else { reply };
-        Ok(self.live.as_mut().map(|live| live.dialogue.permission(&asked.permission_id, told)).unwrap_or_default())
+        Ok(self.live.as_mut().map(|live| live.dialogue.answer_permission(&asked.permission_id, told)).unwrap_or_default())
     }
 
     /// Records the answer and takes the question out; what the agent must be told comes back.
@@ -190,7 +190,7 @@ impl Actor {
             self.phase = self.phase.step(Input::Answered).0;
         }
         let answers = resolved.answers.as_deref();
-        Ok(self.live.as_mut().map(|live| live.dialogue.question(&asked.question_id, answers)).unwrap_or_default())
+        Ok(self.live.as_mut().map(|live| live.dialogue.answer_question(&asked.question_id, answers)).unwrap_or_default())
     }
 }
 

@@ -46,15 +46,16 @@ fn matching(asked: &Permission) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use agents::{DialogueOutput, LaunchContext, by_name};
+    use agents::{Dialogue as _, DialogueOutput, LaunchContext, NormalizedDialogue, by_name};
     use protocol::EventBody;
 
     use super::*;
 
     /// What a grant for the request in `line` would cover.
     fn covered(agent: &str, line: &Value) -> Option<Value> {
-        let mut dialogue = by_name(agent).unwrap().dialogue(&LaunchContext { epoch: 1, ..LaunchContext::default() });
-        let outputs = dialogue.line(line.to_string().as_bytes());
+        let context = LaunchContext { epoch: 1, ..LaunchContext::default() };
+        let mut dialogue = NormalizedDialogue::new(by_name(agent).unwrap().new_dialogue(&context));
+        let outputs = dialogue.read_line(line.to_string().as_bytes());
         let asked = outputs.into_iter().find_map(|output| match output {
             DialogueOutput::Event(draft) => match draft.body {
                 EventBody::PermissionRequested(asked) => Some(asked),

@@ -211,9 +211,9 @@ impl Actor {
         // The first start of a fork goes on where another session stood.
         if self.plan.epoch > 1 || self.plan.forked_from.is_some() {
             self.restore_changes(sandbox).await?;
-            self.restore_memory(sandbox, launch.memory).await;
+            self.restore_memory(sandbox, launch.saved_home).await;
         }
-        let dialogue = NormalizedDialogue::new(enlisted.agent.native(&context));
+        let dialogue = NormalizedDialogue::new(enlisted.agent.new_dialogue(&context));
         let spec =
             ExecSpec { command: launch.argv, workdir: Some(launch.workdir), env: launch.env, ..ExecSpec::default() };
         let process = sandbox.exec(spec).await?;

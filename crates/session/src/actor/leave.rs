@@ -130,7 +130,7 @@ impl Actor {
     /// Ends every process of the agent and closes the items it left open.
     async fn end_agent(&mut self) -> Result<Option<Remains>, SessionError> {
         let Some(mut live) = self.live.take() else { return Ok(None) };
-        let unfinished = live.dialogue.give_up();
+        let unfinished = live.dialogue.close_open_items();
         let layers = live.layers();
         let remains = live.stop().await;
         if let Some(layers) = layers {

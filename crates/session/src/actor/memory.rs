@@ -28,10 +28,10 @@ impl Actor {
         let Some(sandbox) = self.live.as_ref().map(Live::sandbox) else { return };
         let Ok(enlisted) = self.plan.enlisted(&self.host.roster) else { return };
         let Ok(launch) = enlisted.agent.plan(&self.plan.context(&enlisted, String::new())) else { return };
-        if launch.memory.folders.is_empty() {
+        if launch.saved_home.folders.is_empty() {
             return;
         }
-        let packed = match pack(sandbox, launch.memory.folders).await {
+        let packed = match pack(sandbox, launch.saved_home.folders).await {
             Ok(packed) => packed,
             Err(error) => {
                 tracing::warn!(session = %self.plan.id, %error, "cannot pack what the agent remembers");

@@ -39,7 +39,7 @@ impl Actor {
             return Ok(());
         }
         let Some(agent) = &mut self.live else { return Ok(()) };
-        let outputs = agent.dialogue.line(&line.bytes);
+        let outputs = agent.dialogue.read_line(&line.bytes);
         self.play(outputs).await
     }
 
@@ -52,8 +52,8 @@ impl Actor {
         self.heard();
         let Some(live) = &mut self.live else { return Ok(()) };
         let pictures = pictures::read(live.sandbox(), &message.attachments).await;
-        let prompt = Prompt { text: message.text, attachments: message.attachments, pictures };
-        let outputs = live.dialogue.prompt(&prompt);
+        let prompt = Prompt { text: message.text, attachments: message.attachments, images: pictures };
+        let outputs = live.dialogue.send_prompt(&prompt);
         self.play(outputs).await
     }
 

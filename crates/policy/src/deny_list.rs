@@ -1,0 +1,98 @@
+//! Deny-lists. Every layer may add entries; no layer can remove one.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use globset::{GlobSet, GlobSetBuilder};
+
+use crate::pattern::PathGlob;
+use crate::rule::WithRule;
+
+/// Patterns that are denied even if an allow-list matches. Clones share their entries, because the built-in lists are
+/// long and every layer starts as a clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DenyList<P> {
+    entries: Vec<Arc<WithRule<P>>>,
+}
+
+impl<P: Ord + Clone> DenyList<P> {
+    /// Returns an empty list.
+    pub(crate) fn none() -> Self {
+        Self { entries: Vec::new() }
+    }
+
+    pub(crate) fn new(entries: Vec<WithRule<P>>) -> Self {
+        Self::sorted(entries.into_iter().map(Arc::new).collect())
+    }
+
+    fn sorted(mut entries: Vec<Arc<WithRule<P>>>) -> Self {
+        entries.sort_by(|left, right| left.value.cmp(&right.value));
+        entries.dedup_by(|later, first| later.value == first.value);
+        Self { entries }
+    }
+
+    pub(crate) fn meet(&self, other: &Self) -> Self {
+        match (self.entries.is_empty(), other.entries.is_empty()) {
+            (_, true) => self.clone(),
+            (true, _) => other.clone(),
+            _ => Self::sorted(self.entries.iter().chain(&other.entries).cloned().collect()),
+        }
+    }
+
+    /// Returns the first entry that `is_hit` accepts.
+    pub(crate) fn find(&self, is_hit: impl Fn(&P) -> bool) -> Option<&WithRule<P>> {
+        self.entries().find(|entry| is_hit(&entry.value))
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &WithRule<P>> {
+        self.entries.iter().map(|entry| &**entry)
+    }
+}
+
+/// The globs of a deny-list, compiled into one set on first use. Clones share the set.
+#[derive(Debug, Clone)]
+pub struct DenyGlobs {
+    globs: Arc<[PathGlob]>,
+    set: Arc<OnceLock<Option<GlobSet>>>,
+}
+
+impl DenyGlobs {
+    pub(crate) fn new(list: &DenyList<PathGlob>) -> Self {
+        Self { globs: list.entries.iter().map(|entry| entry.value.clone()).collect(), set: Arc::default() }
+    }
+
+    /// Returns all globs as one set. If the set is too large to build, each glob is matched on its own.
+    fn set(&self) -> Option<&GlobSet> {
+        let build = || {
+            let mut builder = GlobSetBuilder::new();
+            for glob in &*self.globs {
+                glob.globs()?.iter().for_each(|glob| _ = builder.add(glob.clone()));
+            }
+            builder.build().ok()
+        };
+        self.set.get_or_init(build).as_ref()
+    }
+
+    /// Returns whether `path`, relative to the workspace, or one of its parent directories is denied.
+    pub fn matches(&self, path: &Path) -> bool {
+        match self.set() {
+            Some(set) => path.ancestors().any(|part| !part.as_os_str().is_empty() && set.is_match(part)),
+            None => self.globs.iter().any(|glob| glob.matches(path)),
+        }
+    }
+
+    /// Returns whether `path` itself is denied. For walks from the top, where the parents were checked before.
+    pub fn matches_entry(&self, path: &Path) -> bool {
+        self.set().map_or_else(|| self.matches(path), |set| set.is_match(path))
+    }
+
+    /// Returns the globs as text.
+    pub fn patterns(&self) -> Vec<String> {
+        self.globs.iter().map(ToString::to_string).collect()
+    }
+
+    /// Returns whether no path is denied.
+    pub fn is_empty(&self) -> bool {
+        self.globs.is_empty()
+    }
+}
