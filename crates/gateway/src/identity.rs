@@ -53,7 +53,7 @@ pub struct GatewayIdentity {
 impl GatewayIdentity {
     /// Keeps of a body of its calls what is to be kept of it.
     pub(crate) fn keep(&self, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
-        self.limits.keep.put(&*self.bodies, kind, bytes)
+        self.limits.retention.put(&*self.bodies, kind, bytes)
     }
 }
 
@@ -133,7 +133,7 @@ pub struct GatewayLimits {
     /// How long running calls may take to end once the attachment is closed.
     pub close_grace: Duration,
     /// How much of the bodies of its calls is kept.
-    pub keep: BodyRetention,
+    pub retention: BodyRetention,
     /// Whether what is kept is compressed.
     pub compress: bool,
 }
@@ -146,7 +146,7 @@ impl Default for GatewayLimits {
             connections: 256,
             drain: Duration::from_secs(120),
             close_grace: Duration::from_millis(500),
-            keep: BodyRetention::Full,
+            retention: BodyRetention::Full,
             compress: false,
         }
     }

@@ -113,7 +113,7 @@ impl Gateway {
         let limits = identity.limits.clone();
         let identity = Arc::new(identity);
         let admit = move |token: &str| {
-            if identity.token.admits(token) { Ok(identity.clone()) } else { Err(AuthenticationError::OtherSession) }
+            if identity.token.matches(token) { Ok(identity.clone()) } else { Err(AuthenticationError::OtherSession) }
         };
         self.serve(listener, limits, Arc::new(admit))
     }

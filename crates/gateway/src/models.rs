@@ -12,13 +12,13 @@ pub(crate) fn named_by(identity: &GatewayIdentity, prices: &PriceTable) -> Vec<S
     let upstream = &identity.upstream;
     let mut names = upstream.models();
     if let Some(vendor) = upstream.vendor() {
-        let of_vendor: Vec<&str> = prices.models_of(vendor).filter(|model| !is_in(&names, model)).collect();
+        let of_vendor: Vec<&str> = prices.vendor_models(vendor).filter(|model| !is_in(&names, model)).collect();
         names.extend(of_vendor.into_iter().map(str::to_owned));
     }
     let is_allowed = |model: &str| {
         identity.policy.as_ref().is_none_or(|policy| policy.decide(&Action::Model(model.to_owned())).is_allowed())
     };
-    let is_served = |model: &str| upstream.is_free() || prices.of(&upstream.resolve(model)).is_some();
+    let is_served = |model: &str| upstream.is_free() || prices.get(&upstream.resolve(model)).is_some();
     names.retain(|model| is_allowed(model) && is_served(model));
     names
 }

@@ -92,7 +92,7 @@ impl ModelPrice {
     }
 
     /// The most that a call within `bound` costs.
-    pub fn most_picos(&self, bound: &UsageBound) -> i64 {
+    pub fn max_cost_picos(&self, bound: &UsageBound) -> i64 {
         let output = bound.output_tokens.or(self.max_output_tokens).unwrap_or(LONGEST_ANSWER);
         let output = output.saturating_mul(bound.answers);
         let reached = self.above.iter().filter(|tier| bound.input_tokens > tier.tokens).map(|tier| tier.rates);
@@ -156,7 +156,7 @@ pub struct PriceSource {
     /// The public list it was made from.
     pub source: String,
     /// The day it was taken.
-    pub taken: String,
+    pub retrieved: String,
 }
 
 impl PriceTable {
@@ -167,24 +167,24 @@ impl PriceTable {
 
     /// Names the price of `model`, in place of any other.
     #[must_use]
-    pub fn with(mut self, model: impl Into<String>, price: ModelPrice) -> Self {
+    pub fn with_price(mut self, model: impl Into<String>, price: ModelPrice) -> Self {
         let model = model.into();
         // Two tables that differ in one price are two tables.
-        self.version = table::next_version(&self.version, &model, &price).into();
+        self.version = table::version_with_price(&self.version, &model, &price).into();
         self.named.insert(model.clone());
         self.by_model.insert(model, price);
         self
     }
 
     /// Whether the price of `model` was named in the configuration.
-    pub fn is_named(&self, model: &str) -> bool {
+    pub fn is_configured(&self, model: &str) -> bool {
         self.named.contains(model)
     }
 
     /// The models of `vendor` that have a price, and those whose price the configuration named, whoever has them.
-    pub(crate) fn models_of(&self, vendor: &str) -> impl Iterator<Item = &str> {
+    pub(crate) fn vendor_models(&self, vendor: &str) -> impl Iterator<Item = &str> {
         let is_theirs =
-            move |model: &&str| self.is_named(model) || self.vendors.get(*model).is_some_and(|theirs| theirs == vendor);
+            move |model: &&str| self.is_configured(model) || self.vendors.get(*model).is_some_and(|theirs| theirs == vendor);
         self.by_model.keys().map(String::as_str).filter(is_theirs)
     }
 
@@ -194,7 +194,7 @@ impl PriceTable {
     }
 
     /// The price of `model`, if it has one.
-    pub fn of(&self, model: &str) -> Option<&ModelPrice> {
+    pub fn get(&self, model: &str) -> Option<&ModelPrice> {
         self.by_model.get(model)
     }
 
@@ -274,7 +274,7 @@ mod tests {
                 answers: 1,
                 hour_cache: counts[3] > 0,
             };
-            prop_assert!(price.cost_picos(&usage) <= price.most_picos(&bound));
+            prop_assert!(price.cost_picos(&usage) <= price.max_cost_picos(&bound));
         }
     }
 
@@ -285,7 +285,7 @@ mod tests {
         let above = vec![Tier { tokens: 1_000, rates: dear }];
         let price = ModelPrice { rates, above, max_output_tokens: Some(50) };
         let most = |input_tokens, output_tokens, hour_cache| {
-            price.most_picos(&UsageBound { input_tokens, output_tokens, answers: 2, hour_cache })
+            price.max_cost_picos(&UsageBound { input_tokens, output_tokens, answers: 2, hour_cache })
         };
         assert_eq!(most(1_000, Some(5), false), 2_000 + 100);
         assert_eq!(most(1_001, None, false), 10_010 + 100 * 100);
@@ -296,10 +296,10 @@ mod tests {
     #[test]
     fn a_price_that_is_named_makes_another_table() {
         let built_in = PriceTable::built_in().unwrap();
-        let named = built_in.clone().with("m", ModelPrice::flat(RATES));
+        let named = built_in.clone().with_price("m", ModelPrice::flat(RATES));
         assert_ne!(named.version(), built_in.version());
-        assert_eq!(named.version(), built_in.with("m", ModelPrice::flat(RATES)).version());
-        assert!(named.is_named("m") && !named.is_named("gpt-5"));
+        assert_eq!(named.version(), built_in.with_price("m", ModelPrice::flat(RATES)).version());
+        assert!(named.is_configured("m") && !named.is_configured("gpt-5"));
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Gateway {
     /// Closes every unknown call whose end its journal in `directory` knows. Waits for the disk.
     ///
     /// A journal that cannot be read is told in the log and costs nobody else's calls their look.
-    pub fn settle_unknown(&self, directory: &DataDir) -> Result<ReconcileReport, LedgerError> {
+    pub fn settle_unknown_calls(&self, directory: &DataDir) -> Result<ReconcileReport, LedgerError> {
         let mut by_session: BTreeMap<SessionId, Vec<UnknownCall>> = BTreeMap::new();
         for unknown in self.ledger().unknowns()? {
             by_session.entry(unknown.session.clone()).or_default().push(unknown);
@@ -107,7 +107,7 @@ impl Trace {
         if let Some(end) = &self.end {
             return Some(end.cost_picos);
         }
-        let price = prices.of(&unknown.model).filter(|_| **prices.version() == *unknown.price_hash)?;
+        let price = prices.get(&unknown.model).filter(|_| **prices.version() == *unknown.price_hash)?;
         Some(price.cost_picos(usage))
     }
 }

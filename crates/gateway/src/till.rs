@@ -54,7 +54,7 @@ impl Till {
         let model = identity.upstream.resolve(&ask.model);
         let free = identity.upstream.is_free() || !endpoint.is_charged();
         let price = if free { ModelPrice::FREE } else { self.price(&model)? };
-        let picos = u64::try_from(price.most_picos(&ask.bound)).unwrap_or(0);
+        let picos = u64::try_from(price.max_cost_picos(&ask.bound)).unwrap_or(0);
         let hold = store::CallHold {
             call: call.clone(),
             source: CallSource { system: SYSTEM.into(), run: identity.run.clone(), attempt: identity.attempt },
@@ -76,7 +76,7 @@ impl Till {
     }
 
     fn price(&self, model: &str) -> Result<ModelPrice, Refusal> {
-        self.prices.of(model).cloned().ok_or_else(|| Refusal::PriceUnknown(model.to_owned()))
+        self.prices.get(model).cloned().ok_or_else(|| Refusal::PriceUnknown(model.to_owned()))
     }
 }
 

@@ -21,27 +21,27 @@ pub struct SessionToken {
 impl SessionToken {
     /// Makes a new token from 32 random bytes; the text is for the agent and is not kept.
     pub fn issue() -> (Self, String) {
-        Self::issue_as(TOKEN_PREFIX)
+        Self::issue_with_prefix(TOKEN_PREFIX)
     }
 
     /// The same for a token that starts with `prefix`.
-    pub fn issue_as(prefix: &str) -> (Self, String) {
+    pub fn issue_with_prefix(prefix: &str) -> (Self, String) {
         // A version 4 UUID carries 122 random bits, so three of them fill a digest with room to spare.
         let mut seed = Sha256::new();
         for _ in 0..3 {
             seed.update(Uuid::new_v4().as_bytes());
         }
         let text = format!("{prefix}{}", encode_hex(&seed.finalize()));
-        (Self::of(&text), text)
+        (Self::from_text(&text), text)
     }
 
     /// Recognises `text`, a token issued before.
-    pub fn of(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         Self { digest: Digest::of(text.as_bytes()).to_bytes() }
     }
 
     /// Recognises the token with this SHA-256.
-    pub fn of_digest(digest: [u8; 32]) -> Self {
+    pub fn from_digest(digest: [u8; 32]) -> Self {
         Self { digest }
     }
 
@@ -51,8 +51,8 @@ impl SessionToken {
     }
 
     /// Whether `presented` is the token; takes the same time whichever byte differs.
-    pub fn admits(&self, presented: &str) -> bool {
-        self.digest.ct_eq(&Self::of(presented).digest).into()
+    pub fn matches(&self, presented: &str) -> bool {
+        self.digest.ct_eq(&Self::from_text(presented).digest).into()
     }
 }
 
@@ -69,10 +69,10 @@ mod tests {
     #[test]
     fn a_token_admits_itself_and_nothing_else() {
         let (token, text) = SessionToken::issue();
-        assert!(token.admits(&text));
-        assert!(!token.admits(&text[..text.len() - 1]));
-        assert!(!token.admits(""));
-        assert!(!token.admits(&SessionToken::issue().1));
+        assert!(token.matches(&text));
+        assert!(!token.matches(&text[..text.len() - 1]));
+        assert!(!token.matches(""));
+        assert!(!token.matches(&SessionToken::issue().1));
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn attach_models(
     };
     let identity = GatewayIdentity {
         session: plan.id.clone(),
-        token: SessionToken::of(token),
+        token: SessionToken::from_text(token),
         account: options.account.as_deref().unwrap_or(plan.id.as_str()).into(),
         user: options.user.as_deref().map(Into::into),
         key: None,

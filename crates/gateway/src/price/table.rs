@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str) -> Result<PriceTable, PriceTableError> {
     let table: Table = serde_json::from_str(text)?;
     let vendors = table.models.iter().map(|(model, row)| (model.clone(), row.vendor.clone())).collect();
     let by_model = table.models.into_iter().map(|(model, row)| (model, row.into())).collect();
-    let origin = PriceSource { source: table.source, taken: table.taken };
+    let origin = PriceSource { source: table.source, retrieved: table.taken };
     Ok(PriceTable {
         by_model,
         version: Digest::of(text.as_ref()).to_string().into(),
@@ -48,7 +48,7 @@ pub(super) fn parse(text: &str) -> Result<PriceTable, PriceTableError> {
 }
 
 /// The version of a table in which one price was named.
-pub(super) fn next_version(version: &str, model: &str, price: &ModelPrice) -> String {
+pub(super) fn version_with_price(version: &str, model: &str, price: &ModelPrice) -> String {
     let TokenRates { input, output, cache_read, cache_write, cache_write_1h } = price.rates;
     let rates = format!("{input} {output} {cache_read} {cache_write} {cache_write_1h} {:?}", price.max_output_tokens);
     Digest::of(format!("{version}\n{model}\n{rates}").as_bytes()).to_string()
@@ -74,16 +74,16 @@ mod tests {
         let million = Usage { input_tokens: 100_000, output_tokens: 100_000, ..Usage::default() };
         // 3 USD and 15 USD a million tokens.
         let picos = 100_000 * 3_000_000 + 100_000 * 15_000_000;
-        assert_eq!(prices.of("claude-sonnet-4-5").unwrap().cost_picos(&million), picos);
-        assert!(prices.of("gpt-5").is_some() && prices.of("gemini-2.5-pro").is_some());
-        assert_eq!(prices.of("claude-nobody-knows"), None);
+        assert_eq!(prices.get("claude-sonnet-4-5").unwrap().cost_picos(&million), picos);
+        assert!(prices.get("gpt-5").is_some() && prices.get("gemini-2.5-pro").is_some());
+        assert_eq!(prices.get("claude-nobody-knows"), None);
         assert_eq!(prices.version().len(), 64);
     }
 
     #[test]
     fn a_vendor_has_its_own_models_and_those_the_configuration_names() {
-        let prices = parse(BUILT_IN).unwrap().with("my-model", ModelPrice::FREE);
-        let has = |vendor: &str, model: &str| prices.models_of(vendor).any(|name| name == model);
+        let prices = parse(BUILT_IN).unwrap().with_price("my-model", ModelPrice::FREE);
+        let has = |vendor: &str, model: &str| prices.vendor_models(vendor).any(|name| name == model);
         assert!(has("anthropic", "claude-sonnet-4-5") && !has("anthropic", "gpt-5"));
         assert!(has("openai", "gpt-5") && has("gemini", "gemini-2.5-pro"));
         assert!(has("anthropic", "my-model") && has("nobody", "my-model"));
