@@ -12,7 +12,7 @@ const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// The headers of a request that may leave.
-pub(crate) fn outward(headers: &HeaderMap) -> HeaderMap {
+pub(crate) fn for_upstream(headers: &HeaderMap) -> HeaderMap {
     let named = named_by_connection(headers);
     let may_leave = |name: &HeaderName| {
         may_leave(name.as_str()) && !named.iter().any(|other| other.eq_ignore_ascii_case(name.as_str()))
@@ -21,7 +21,7 @@ pub(crate) fn outward(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// The headers of an answer that the agent may see.
-pub(crate) fn inward(headers: &HeaderMap) -> HeaderMap {
+pub(crate) fn for_client(headers: &HeaderMap) -> HeaderMap {
     pick(headers, |name| may_come_back(name.as_str()))
 }
 
@@ -106,7 +106,7 @@ mod tests {
             ("anthropic-version", "2023-06-01"),
             ("x-stainless-lang", "js"),
         ]);
-        let mut left: Vec<_> = outward(&sent).into_iter().filter_map(|(name, _)| name).collect();
+        let mut left: Vec<_> = for_upstream(&sent).into_iter().filter_map(|(name, _)| name).collect();
         left.sort_by(|a, b| a.as_str().cmp(b.as_str()));
         assert_eq!(left, ["anthropic-beta", "anthropic-version", "x-stainless-lang"]);
     }
@@ -120,7 +120,7 @@ mod tests {
             ("x-internal", "secret"),
             ("transfer-encoding", "chunked"),
         ]);
-        let names: Vec<_> = inward(&came).keys().map(|name| name.as_str().to_owned()).collect();
+        let names: Vec<_> = for_client(&came).keys().map(|name| name.as_str().to_owned()).collect();
         assert_eq!(names.len(), 2);
         assert!(names.contains(&"anthropic-ratelimit-tokens-remaining".to_owned()));
     }

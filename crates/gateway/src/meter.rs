@@ -22,7 +22,7 @@ const EVENT_BYTES: usize = 8 << 20;
 
 /// What was read off an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub(crate) struct MeterReading {
     /// Tokens, as far as they were told.
     pub(crate) usage: Usage,
     /// The model that answered.
@@ -36,32 +36,27 @@ pub(crate) struct Reading {
 }
 
 /// Watches one answer.
-pub(crate) struct Meter {
+pub(crate) struct UsageMeter {
     dialect: ApiDialect,
     events: Option<SseReader>,
-    reading: Reading,
+    reading: MeterReading,
 }
 
-impl Meter {
+impl UsageMeter {
     /// Watches an answer in `dialect` that is an event stream, or one JSON document.
     pub(crate) fn new(dialect: ApiDialect, stream: bool) -> Self {
-        Self { dialect, events: stream.then(|| SseReader::new(EVENT_BYTES)), reading: Reading::default() }
-    }
-
-    /// Whether the answer is an event stream.
-    pub(crate) fn is_stream(&self) -> bool {
-        self.events.is_some()
+        Self { dialect, events: stream.then(|| SseReader::new(EVENT_BYTES)), reading: MeterReading::default() }
     }
 
     /// Takes the next bytes of the answer.
-    pub(crate) fn pass(&mut self, bytes: &[u8]) -> Result<(), UpstreamFailure> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), UpstreamFailure> {
         let Self { dialect, events, reading } = self;
         let Some(events) = events else { return Ok(()) };
         events.push(bytes, |data| read_event(*dialect, data, reading))
     }
 
     /// The answer has ended; `body` is all of it.
-    pub(crate) fn finish(mut self, body: &[u8]) -> Reading {
+    pub(crate) fn finish(mut self, body: &[u8]) -> MeterReading {
         match &mut self.events {
             Some(events) => events.finish(|data| read_event(self.dialect, data, &mut self.reading)),
             None => read_document(self.dialect, body, &mut self.reading),
@@ -70,7 +65,7 @@ impl Meter {
     }
 }
 
-fn read_event(dialect: ApiDialect, data: &[u8], reading: &mut Reading) {
+fn read_event(dialect: ApiDialect, data: &[u8], reading: &mut MeterReading) {
     match dialect {
         ApiDialect::Anthropic => anthropic::read_event(data, reading),
         ApiDialect::Openai => openai::read_event(data, reading),
@@ -78,7 +73,7 @@ fn read_event(dialect: ApiDialect, data: &[u8], reading: &mut Reading) {
     }
 }
 
-fn read_document(dialect: ApiDialect, body: &[u8], reading: &mut Reading) {
+fn read_document(dialect: ApiDialect, body: &[u8], reading: &mut MeterReading) {
     match dialect {
         ApiDialect::Anthropic => anthropic::read_document(body, reading),
         ApiDialect::Openai => openai::read_document(body, reading),

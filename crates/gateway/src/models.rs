@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{endpoint::ApiDialect, identity::GatewayIdentity, price::PriceTable};
 
 /// The models that `identity` may name: those named for its upstream first, then its vendor's own.
-pub(crate) fn named_by(identity: &GatewayIdentity, prices: &PriceTable) -> Vec<String> {
+pub(crate) fn allowed_models(identity: &GatewayIdentity, prices: &PriceTable) -> Vec<String> {
     let upstream = &identity.upstream;
     let mut names = upstream.models();
     if let Some(vendor) = upstream.vendor() {

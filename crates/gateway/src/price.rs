@@ -183,8 +183,9 @@ impl PriceTable {
 
     /// The models of `vendor` that have a price, and those whose price the configuration named, whoever has them.
     pub(crate) fn vendor_models(&self, vendor: &str) -> impl Iterator<Item = &str> {
-        let is_theirs =
-            move |model: &&str| self.is_configured(model) || self.vendors.get(*model).is_some_and(|theirs| theirs == vendor);
+        let is_theirs = move |model: &&str| {
+            self.is_configured(model) || self.vendors.get(*model).is_some_and(|theirs| theirs == vendor)
+        };
         self.by_model.keys().map(String::as_str).filter(is_theirs)
     }
 

@@ -10,12 +10,12 @@ use protocol::{CallId, SessionId};
 use serde_json::Value;
 
 use crate::{
-    ask::Ask,
-    conceal::UsageFilter,
     endpoint::{ApiDialect, ModelEndpoint},
-    meter::{Meter, SseReader},
+    meter::{SseReader, UsageMeter},
+    request_fields::RequestFields,
     translate::Translation,
     upstream::{UpstreamRequest, UpstreamResponse},
+    usage_filter::UsageFilter,
     vendor::VendorKind,
 };
 
@@ -45,7 +45,7 @@ pub fn sse(data: &[u8]) {
     let size = usize::from(data.first().copied().unwrap_or_default() % 7) + 1;
     assert_eq!(read(size), read(data.len().max(1)), "cuts make no difference");
     let mut filter = UsageFilter::default();
-    let shown: usize = data.chunks(size).filter_map(|chunk| filter.pass(chunk)).map(|bytes| bytes.len()).sum();
+    let shown: usize = data.chunks(size).filter_map(|chunk| filter.push(chunk)).map(|bytes| bytes.len()).sum();
     assert!(shown + filter.finish().map_or(0, |rest| rest.len()) <= data.len(), "a filter only takes away");
 }
 
@@ -54,8 +54,8 @@ pub fn usage(data: &[u8]) {
     for dialect in [ApiDialect::Anthropic, ApiDialect::Openai, ApiDialect::Gemini] {
         for is_stream in [false, true] {
             let read = |size: usize| {
-                let mut meter = Meter::new(dialect, is_stream);
-                data.chunks(size).all(|chunk| meter.pass(chunk).is_ok()).then(|| meter.finish(data))
+                let mut meter = UsageMeter::new(dialect, is_stream);
+                data.chunks(size).all(|chunk| meter.push(chunk).is_ok()).then(|| meter.finish(data))
             };
             assert_eq!(read(3), read(data.len().max(1)), "cuts make no difference");
         }
@@ -65,7 +65,7 @@ pub fn usage(data: &[u8]) {
 /// What a request asks for is read, or it is refused.
 pub fn request(data: &[u8]) {
     for endpoint in [ModelEndpoint::Messages, ModelEndpoint::ChatCompletions, ModelEndpoint::Responses] {
-        let _ = Ask::read(endpoint, "/v1/messages", data);
+        let _ = RequestFields::read(endpoint, "/v1/messages", data);
     }
     let body = Bytes::copy_from_slice(data);
     if let Ok(Some(asking)) = crate::splice::ask_for_usage(&body)

@@ -6,14 +6,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use base::error_chain;
 use protocol::{CallId, EventBody, LlmCall, SessionId, UpstreamError, Usage};
 use store::{CallCharge, DataDir, JournalError, JournalReader, LedgerError, UnknownCall};
 
 use crate::{
     Gateway,
-    outcome::{End, Outcome},
+    call::{CallFacts, CallOutcome},
     price::PriceTable,
-    record::describe,
 };
 
 /// So many events are read at a time.
@@ -54,7 +54,7 @@ impl Gateway {
             match read(directory, &session, &calls) {
                 Ok(traces) => self.close(&calls, &traces, &mut reconciled)?,
                 Err(error) => {
-                    tracing::warn!(%session, error = describe(&error), "cannot look up calls that were never settled");
+                    tracing::warn!(%session, error = error_chain(&error), "cannot look up calls that were never settled");
                     reconciled.unknown += calls.len() as u64;
                 }
             }
@@ -71,15 +71,15 @@ impl Gateway {
         for unknown in calls {
             let outcome = traces.get(&unknown.call).and_then(|trace| trace.outcome(unknown, self.prices()));
             match outcome {
-                Some((Outcome::Settled(usage), picos)) => {
+                Some((CallOutcome::Settled(usage), picos)) => {
                     self.ledger().settle(unknown.call.clone(), CallCharge { usage, picos }).wait()?;
                     reconciled.settled += 1;
                 }
-                Some((Outcome::Failed(reason), _)) => {
+                Some((CallOutcome::Failed(reason), _)) => {
                     self.ledger().fail(unknown.call.clone(), reason).wait()?;
                     reconciled.failed += 1;
                 }
-                Some((Outcome::Lost, _)) | None => reconciled.unknown += 1,
+                Some((CallOutcome::Unknown, _)) | None => reconciled.unknown += 1,
             }
         }
         Ok(())
@@ -88,9 +88,9 @@ impl Gateway {
 
 impl Trace {
     /// What the journal knows of the end, and what it cost.
-    fn outcome(&self, unknown: &UnknownCall, prices: &PriceTable) -> Option<(Outcome, u64)> {
+    fn outcome(&self, unknown: &UnknownCall, prices: &PriceTable) -> Option<(CallOutcome, u64)> {
         if !self.requested && unknown.since_boot {
-            return Some((Outcome::Failed("the host died before it was sent".to_owned()), 0));
+            return Some((CallOutcome::Failed("the host died before it was sent".to_owned()), 0));
         }
         let (free, answered) = (unknown.held_picos == 0, self.answered.map(|(status, _)| status));
         if self.end.is_none() && answered.is_none() && !free {
@@ -98,8 +98,14 @@ impl Trace {
         }
         let usage = self.answered.map(|(_, usage)| usage).unwrap_or_default();
         let cost_picos = if free { 0 } else { self.cost_picos(unknown, &usage, prices)? };
-        let end = End { answered, failure: self.failure.as_deref(), usage, reached: true, free };
-        Some((end.outcome(), u64::try_from(cost_picos).unwrap_or(0)))
+        let facts = CallFacts {
+            response_status: answered,
+            failure: self.failure.as_deref(),
+            usage,
+            reached_upstream: true,
+            free,
+        };
+        Some((CallOutcome::decide(&facts), u64::try_from(cost_picos).unwrap_or(0)))
     }
 
     /// What the journal says it cost, or what the prices it was held with say; none: they have changed since.

@@ -3,8 +3,7 @@
 //! A refusal that would be refused again carries `x-should-retry: false`: clients that back off and try
 //! again would hide it from the person for minutes.
 
-use std::sync::Arc;
-
+use base::error_chain;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::{Either, Full};
@@ -13,16 +12,21 @@ use protocol::ProblemCode;
 use serde_json::{Value, json};
 use store::{JournalError, LedgerError, LimitAmount, LimitWindow};
 
-use crate::{endpoint::ApiDialect, identity::AuthenticationError, tee::Tee, upstream::UpstreamFailure};
+use crate::{
+    call::{Tee, WriteError},
+    endpoint::ApiDialect,
+    identity::AuthenticationError,
+    upstream::UpstreamFailure,
+};
 
 /// What a session's listener answers with: words of ours, or an upstream's bytes.
 pub(crate) type ResponseBody = Either<Full<Bytes>, Tee>;
 
 /// Why a request got no answer of a model.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum CallRefusal {
     #[error(transparent)]
-    NotAdmitted(AuthenticationError),
+    NotAuthenticated(AuthenticationError),
     #[error("the model gateway has no `{method} {path}`")]
     RouteNotFound { method: Method, path: String },
     #[error("the model gateway does not take `{method}` on `{path}`")]
@@ -42,7 +46,7 @@ pub(crate) enum Refusal {
     #[error("{}", spent(.0))]
     BudgetSpent(store::LimitExceeded),
     #[error("the call could cost {}, more than any one call may", dollars(*.0))]
-    TooDear(u64),
+    CostTooHigh(u64),
     #[error("the policy does not allow the model `{model}`: `{}` in {}", .rule.text, .rule.location())]
     ModelDenied { model: String, rule: RuleRef },
     #[error("the model `{0}` has no known price; name one in the configuration to use it")]
@@ -59,34 +63,29 @@ pub(crate) enum Refusal {
     Upstream(#[from] UpstreamFailure),
 }
 
-impl From<Arc<JournalError>> for Refusal {
-    fn from(error: Arc<JournalError>) -> Self {
-        if matches!(*error, JournalError::Ended) {
-            return Self::SessionEnded;
-        }
-        tracing::error!(error = crate::record::describe(&error), "the journal does not take a call");
-        Self::NotRecorded
-    }
-}
-
-impl From<LedgerError> for Refusal {
-    fn from(error: LedgerError) -> Self {
+impl From<WriteError> for CallRefusal {
+    fn from(error: WriteError) -> Self {
         match error {
-            LedgerError::Refused(refusal) => Self::BudgetSpent(refusal),
-            LedgerError::TooMuch(picos) => Self::TooDear(picos),
-            error => {
-                tracing::error!(error = crate::record::describe(&error), "the ledger does not hold a call");
+            WriteError::Ledger(LedgerError::Refused(exceeded)) => Self::BudgetSpent(exceeded),
+            WriteError::Ledger(LedgerError::TooMuch(picos)) => Self::CostTooHigh(picos),
+            WriteError::Ledger(error) => {
+                tracing::error!(error = error_chain(&error), "cannot hold a call in the ledger");
                 Self::NotHeld
+            }
+            WriteError::Journal(error) if matches!(*error, JournalError::Ended) => Self::SessionEnded,
+            WriteError::Journal(error) => {
+                tracing::error!(error = error_chain(&error), "cannot record a call in the journal");
+                Self::NotRecorded
             }
         }
     }
 }
 
-impl Refusal {
+impl CallRefusal {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             // A request that is not in a recording never will be: of all statuses, agents give up soonest at this one.
-            Self::NotAdmitted(AuthenticationError::OtherSession | AuthenticationError::KeyInvalid)
+            Self::NotAuthenticated(AuthenticationError::OtherSession | AuthenticationError::KeyInvalid)
             | Self::SessionEnded
             | Self::ModelDenied { .. }
             | Self::Upstream(UpstreamFailure::NotRecorded(_)) => StatusCode::FORBIDDEN,
@@ -105,8 +104,8 @@ impl Refusal {
             ) => StatusCode::BAD_REQUEST,
             // Of a minute there is more in the next one, so this is the one limit that is worth a second try.
             Self::BudgetSpent(refusal) if refusal.limit.window == LimitWindow::Minute => StatusCode::TOO_MANY_REQUESTS,
-            Self::BudgetSpent(_) | Self::TooDear(_) => StatusCode::PAYMENT_REQUIRED,
-            Self::NotAdmitted(AuthenticationError::Unavailable(_)) | Self::NotRecorded | Self::NotHeld => {
+            Self::BudgetSpent(_) | Self::CostTooHigh(_) => StatusCode::PAYMENT_REQUIRED,
+            Self::NotAuthenticated(AuthenticationError::Unavailable(_)) | Self::NotRecorded | Self::NotHeld => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::Upstream(UpstreamFailure::Silent(_)) => StatusCode::GATEWAY_TIMEOUT,
@@ -121,10 +120,10 @@ impl Refusal {
     /// What a program may know about it, where a code of ours says more than the status.
     pub(crate) fn code(&self) -> Option<ProblemCode> {
         match self {
-            Self::BudgetSpent(_) | Self::TooDear(_) => Some(ProblemCode::BudgetExceeded),
+            Self::BudgetSpent(_) | Self::CostTooHigh(_) => Some(ProblemCode::BudgetExceeded),
             Self::ModelDenied { .. } => Some(ProblemCode::PolicyDenied),
             Self::PriceUnknown(_) => Some(ProblemCode::PriceUnknown),
-            Self::NotAdmitted(AuthenticationError::OtherSession | AuthenticationError::KeyInvalid) => {
+            Self::NotAuthenticated(AuthenticationError::OtherSession | AuthenticationError::KeyInvalid) => {
                 Some(ProblemCode::TokenInvalid)
             }
             Self::Upstream(UpstreamFailure::NotRecorded(_)) => Some(ProblemCode::ReplayMiss),
@@ -139,7 +138,7 @@ impl Refusal {
         if let (Some(code), ApiDialect::Openai) = (self.code(), dialect) {
             body["error"]["code"] = code.as_str().into();
         }
-        let mut response = whole(self.status(), &body);
+        let mut response = json_response(self.status(), &body);
         if let Some(code) = self.code() {
             response.headers_mut().insert("x-viv-code", HeaderValue::from_static(code.as_str()));
         }
@@ -177,7 +176,7 @@ fn dollars(picos: u64) -> String {
 }
 
 /// An answer of ours, as JSON.
-pub(crate) fn whole(status: StatusCode, body: &Value) -> Response<ResponseBody> {
+pub(crate) fn json_response(status: StatusCode, body: &Value) -> Response<ResponseBody> {
     let mut response = Response::new(Either::Left(Full::new(Bytes::from(body.to_string()))));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -119,7 +119,7 @@ fn attach_models(
         attempt: plan.epoch,
         journal: recorder.journal().clone(),
         bodies: host.shelf.bodies(host.limits.compress),
-        turn: recorder.turn.clone(),
+        turn: Arc::new(recorder.turn.clone()),
         upstream,
         policy: Some(plan.policy.clone()),
         budgets: budgets(&plan.policy),

@@ -90,7 +90,7 @@ impl Door {
             agent: None,
             attempt: 1,
             bodies: Arc::new(self.bodies.clone()),
-            turn: CurrentTurn::default(),
+            turn: Arc::new(CurrentTurn::default()),
             upstream: self.upstream.clone(),
             limits: self.limits.clone(),
             session,

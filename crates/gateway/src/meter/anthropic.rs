@@ -6,7 +6,7 @@ use memchr::memmem::Finder;
 use protocol::Usage;
 use serde::Deserialize;
 
-use super::{Reading, Words};
+use super::{MeterReading, Words};
 
 /// How a piece of content begins; a second `type` after it would make the event one that nobody can read.
 const DELTA: &[u8] = br#"{"type":"content_block_delta","#;
@@ -62,7 +62,7 @@ struct CacheCreation {
 }
 
 /// Reads one event of a stream.
-pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
+pub(super) fn read_event(data: &[u8], reading: &mut MeterReading) {
     // Deltas of text are nearly all of a stream and carry nothing of interest.
     if data.starts_with(DELTA) {
         return;
@@ -73,7 +73,7 @@ pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
 }
 
 /// Reads a whole answer.
-pub(super) fn read_document(body: &[u8], reading: &mut Reading) {
+pub(super) fn read_document(body: &[u8], reading: &mut MeterReading) {
     read(body, reading);
     if reading.complete {
         return;
@@ -88,7 +88,7 @@ struct TokenCount {
     input_tokens: Option<u64>,
 }
 
-fn read(json: &[u8], reading: &mut Reading) {
+fn read(json: &[u8], reading: &mut MeterReading) {
     let Ok(event) = serde_json::from_slice::<Event<'_>>(json) else { return };
     let head = Head { model: event.model, stop_reason: event.stop_reason, usage: event.usage };
     match &*event.kind {
@@ -112,7 +112,7 @@ fn read(json: &[u8], reading: &mut Reading) {
     }
 }
 
-fn take_head(head: Head, reading: &mut Reading) {
+fn take_head(head: Head, reading: &mut MeterReading) {
     reading.model = head.model.or(reading.model.take());
     reading.stop_reason = head.stop_reason.or(reading.stop_reason.take());
     if let Some(counts) = head.usage {
@@ -138,8 +138,8 @@ fn overwrite(usage: &mut Usage, counts: &Counts) {
 mod tests {
     use super::*;
 
-    fn read_all(events: &[&str]) -> Reading {
-        let mut reading = Reading::default();
+    fn read_all(events: &[&str]) -> MeterReading {
+        let mut reading = MeterReading::default();
         for event in events {
             read_event(event.as_bytes(), &mut reading);
         }
@@ -179,7 +179,7 @@ mod tests {
         let reading = read_all(&[
             r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\"usage\" {\"output_tokens\":9}"}}"#,
         ]);
-        assert_eq!(reading, Reading::default());
+        assert_eq!(reading, MeterReading::default());
     }
 
     #[test]

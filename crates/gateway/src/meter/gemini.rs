@@ -4,7 +4,7 @@ use memchr::memmem::Finder;
 use protocol::Usage;
 use serde::Deserialize;
 
-use super::{Reading, Words};
+use super::{MeterReading, Words};
 
 /// Fields that are null where they say nothing.
 static TOLD: Words<4> =
@@ -51,27 +51,27 @@ struct VendorError {
 }
 
 /// Reads one event of a stream.
-pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
+pub(super) fn read_event(data: &[u8], reading: &mut MeterReading) {
     if TOLD.have_value(data) {
         read(data, reading);
     }
 }
 
 /// Reads a whole answer: one document, or a list of them where a stream was asked for without `alt=sse`.
-pub(super) fn read_document(body: &[u8], reading: &mut Reading) {
+pub(super) fn read_document(body: &[u8], reading: &mut MeterReading) {
     match serde_json::from_slice::<Vec<Answer>>(body) {
         Ok(answers) => answers.into_iter().for_each(|answer| take(answer, reading)),
         Err(_) => read(body, reading),
     }
 }
 
-fn read(json: &[u8], reading: &mut Reading) {
+fn read(json: &[u8], reading: &mut MeterReading) {
     if let Ok(answer) = serde_json::from_slice(json) {
         take(answer, reading);
     }
 }
 
-fn take(answer: Answer, reading: &mut Reading) {
+fn take(answer: Answer, reading: &mut MeterReading) {
     reading.model = answer.model_version.or(reading.model.take());
     let blocked = answer.prompt_feedback.and_then(|feedback| feedback.block_reason);
     let finished = answer.candidates.into_iter().find_map(|candidate| candidate.finish_reason);
@@ -104,7 +104,7 @@ mod tests {
     const LAST: &str = r#"{"candidates":[{"finishReason":"STOP"}],"modelVersion":"g","usageMetadata":{"promptTokenCount":30,"cachedContentTokenCount":20,"candidatesTokenCount":5,"thoughtsTokenCount":2}}"#;
 
     #[track_caller]
-    fn check(reading: &Reading) {
+    fn check(reading: &MeterReading) {
         let usage = Usage { input_tokens: 10, output_tokens: 7, cache_read_tokens: 20, ..Usage::default() };
         assert_eq!((reading.usage, reading.complete), (usage, true));
         assert_eq!((reading.model.as_deref(), reading.stop_reason.as_deref()), (Some("g"), Some("STOP")));
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_stream_tells_totals_in_each_event() {
-        let mut reading = Reading::default();
+        let mut reading = MeterReading::default();
         read_event(FIRST.as_bytes(), &mut reading);
         assert!(!reading.complete);
         read_event(LAST.as_bytes(), &mut reading);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_stream_without_events_is_a_list() {
-        let mut reading = Reading::default();
+        let mut reading = MeterReading::default();
         read_document(format!("[{FIRST},\n{LAST}]").as_bytes(), &mut reading);
         check(&reading);
     }

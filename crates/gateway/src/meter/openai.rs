@@ -6,7 +6,7 @@ use memchr::memmem::Finder;
 use protocol::Usage;
 use serde::Deserialize;
 
-use super::{Reading, Words};
+use super::{MeterReading, Words};
 
 /// Fields that are null where they say nothing.
 static TOLD: Words<3> = Words::new(|| ["\"usage\"", "\"finish_reason\"", "\"error\""].map(Finder::new));
@@ -86,7 +86,7 @@ struct InputDetails {
 }
 
 /// Reads one event of a stream.
-pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
+pub(super) fn read_event(data: &[u8], reading: &mut MeterReading) {
     if data == b"[DONE]" {
         reading.complete = true;
         return;
@@ -97,13 +97,13 @@ pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
 }
 
 /// Reads a whole answer.
-pub(super) fn read_document(body: &[u8], reading: &mut Reading) {
+pub(super) fn read_document(body: &[u8], reading: &mut MeterReading) {
     read(body, reading);
     let Ok(document) = serde_json::from_slice::<Document<'_>>(body) else { return };
     reading.complete = document.object.is_some() || document.error.is_some();
 }
 
-fn read(json: &[u8], reading: &mut Reading) {
+fn read(json: &[u8], reading: &mut MeterReading) {
     let Ok(document) = serde_json::from_slice::<Document<'_>>(json) else { return };
     reading.model = document.model.or(reading.model.take());
     for choice in document.choices {
@@ -132,12 +132,12 @@ fn read(json: &[u8], reading: &mut Reading) {
     }
 }
 
-fn take_status(status: Option<String>, incomplete: Option<Incomplete>, reading: &mut Reading) {
+fn take_status(status: Option<String>, incomplete: Option<Incomplete>, reading: &mut MeterReading) {
     let reason = incomplete.and_then(|details| details.reason);
     reading.stop_reason = reason.or(status.filter(|status| status != "in_progress")).or(reading.stop_reason.take());
 }
 
-fn take_error(error: Option<VendorError>, reading: &mut Reading) {
+fn take_error(error: Option<VendorError>, reading: &mut MeterReading) {
     let Some(error) = error else { return };
     reading.error = Some(match error {
         VendorError::Told { message } => message.unwrap_or_else(|| "the upstream told no reason".to_owned()),
@@ -166,8 +166,8 @@ fn overwrite(usage: &mut Usage, counts: &Counts) {
 mod tests {
     use super::*;
 
-    fn read_all(events: &[&str]) -> Reading {
-        let mut reading = Reading::default();
+    fn read_all(events: &[&str]) -> MeterReading {
+        let mut reading = MeterReading::default();
         for event in events {
             read_event(event.as_bytes(), &mut reading);
         }
@@ -210,13 +210,13 @@ mod tests {
 
     #[test]
     fn a_whole_completion_and_a_whole_response_are_read() {
-        let mut reading = Reading::default();
+        let mut reading = MeterReading::default();
         read_document(br#"{"object":"chat.completion","model":"m","choices":[{"finish_reason":"length","message":{}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#, &mut reading);
         assert_eq!(
             (reading.usage.output_tokens, reading.stop_reason.as_deref(), reading.complete),
             (2, Some("length"), true)
         );
-        let mut reading = Reading::default();
+        let mut reading = MeterReading::default();
         read_document(br#"{"object":"response","model":"m","status":"incomplete","error":null,"incomplete_details":{"reason":"max_output_tokens"},"usage":{"input_tokens":1,"output_tokens":2}}"#, &mut reading);
         assert_eq!((reading.usage.output_tokens, reading.stop_reason.as_deref()), (2, Some("max_output_tokens")));
     }

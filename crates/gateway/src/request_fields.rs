@@ -3,10 +3,10 @@
 //!
 //! Parsed beside the bytes, which are forwarded as they came.
 
-mod fields;
+mod parser;
 
-use crate::{endpoint::ModelEndpoint, price::UsageBound, reach::Reach, refusal::Refusal};
-use fields::Fields;
+use crate::{endpoint::ModelEndpoint, external_inputs::ExternalInputs, price::UsageBound, refusal::CallRefusal};
+use parser::ParsedBody;
 
 /// What a vendor adds to a prompt: its own words about tools, and marks between messages.
 const ADDED_TOKENS: u64 = 4_096;
@@ -15,16 +15,16 @@ const LONGEST_PROMPT: u64 = 1 << 20;
 
 /// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct RequestFields {
     pub(crate) model: String,
     pub(crate) stream: bool,
     pub(crate) bound: UsageBound,
 }
 
-impl Ask {
+impl RequestFields {
     /// Reads a call to `endpoint`.
-    pub(crate) fn read(endpoint: ModelEndpoint, path: &str, body: &[u8]) -> Result<Self, Refusal> {
-        let fields = Fields::read(body).map_err(|error| Refusal::BodyInvalid(error.to_string()))?;
+    pub(crate) fn read(endpoint: ModelEndpoint, path: &str, body: &[u8]) -> Result<Self, CallRefusal> {
+        let fields = ParsedBody::read(body).map_err(|error| CallRefusal::BodyInvalid(error.to_string()))?;
         let bound = fields.bound(body.len());
         if let Some((model, endpoint)) = ModelEndpoint::in_gemini_path(path) {
             return Ok(Self {
@@ -34,14 +34,14 @@ impl Ask {
             });
         }
         let stream = fields.stream.unwrap_or(false) && endpoint.is_charged();
-        let model = fields.model.ok_or_else(|| Refusal::BodyInvalid("it names no `model`".to_owned()))?;
+        let model = fields.model.ok_or_else(|| CallRefusal::BodyInvalid("it names no `model`".to_owned()))?;
         Ok(Self { model, stream, bound })
     }
 }
 
-impl Fields {
+impl ParsedBody {
     fn bound(&self, length: usize) -> UsageBound {
-        let Reach { beyond, hour_cache } = self.reach;
+        let ExternalInputs { beyond, hour_cache } = self.external_inputs;
         let bytes = (length as u64).saturating_add(ADDED_TOKENS);
         let generation = self.generation.as_ref();
         let asked = [
@@ -72,8 +72,8 @@ fn count(number: f64) -> u64 {
 mod tests {
     use super::*;
 
-    fn read(body: &str) -> Option<Ask> {
-        Ask::read(ModelEndpoint::Messages, "/v1/messages", body.as_bytes()).ok()
+    fn read(body: &str) -> Option<RequestFields> {
+        RequestFields::read(ModelEndpoint::Messages, "/v1/messages", body.as_bytes()).ok()
     }
 
     #[test]

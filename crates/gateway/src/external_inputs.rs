@@ -29,14 +29,14 @@ const FILLED: [&str; 8] =
 
 /// What a request draws on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Reach {
+pub(crate) struct ExternalInputs {
     /// Its prompt may be longer than the request.
     pub(crate) beyond: bool,
     /// It may write to the one-hour cache.
     pub(crate) hour_cache: bool,
 }
 
-impl Reach {
+impl ExternalInputs {
     /// Of a request nobody could read all of: nothing can be said about it.
     pub(crate) const UNKNOWN: Self = Self { beyond: true, hour_cache: true };
 
@@ -77,7 +77,7 @@ impl Field {
 
 /// Reads one value and all that is in it.
 struct Walk<'r> {
-    reach: &'r mut Reach,
+    reach: &'r mut ExternalInputs,
     field: Field,
 }
 
@@ -170,11 +170,11 @@ impl Visitor<'_> for Name {
 mod tests {
     use super::*;
 
-    fn reach(body: &str) -> Reach {
-        let (mut reach, mut json) = (Reach::default(), serde_json::Deserializer::from_str(body));
+    fn reach(body: &str) -> ExternalInputs {
+        let (mut reach, mut json) = (ExternalInputs::default(), serde_json::Deserializer::from_str(body));
         match reach.value(Field::Other).deserialize(&mut json) {
             Ok(()) => reach,
-            Err(_) => Reach::UNKNOWN,
+            Err(_) => ExternalInputs::UNKNOWN,
         }
     }
 

@@ -20,7 +20,7 @@ struct Chunk {
 
 impl UsageFilter {
     /// The next bytes for the client; none: only a part of an event has come, or the hidden one.
-    pub(crate) fn pass(&mut self, bytes: &[u8]) -> Option<Bytes> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Option<Bytes> {
         self.open.extend_from_slice(bytes);
         let mut shown = BytesMut::new();
         while let Some(end) = end_of_event(&self.open) {
@@ -64,7 +64,7 @@ mod tests {
         for size in 1..STREAM.len() {
             let mut filter = UsageFilter::default();
             let mut shown: Vec<u8> =
-                STREAM.as_bytes().chunks(size).filter_map(|piece| filter.pass(piece)).flatten().collect();
+                STREAM.as_bytes().chunks(size).filter_map(|piece| filter.push(piece)).flatten().collect();
             shown.extend(filter.finish().into_iter().flatten());
             let shown = String::from_utf8(shown).unwrap();
             assert_eq!(shown, STREAM.replace("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1}}\r\n\r\n", ""));

@@ -10,11 +10,11 @@ use serde::{
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor},
 };
 
-use crate::reach::{Field, Reach};
+use crate::external_inputs::{ExternalInputs, Field};
 
 /// What a request says, as far as it matters here.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
+pub(super) struct ParsedBody {
     pub(super) model: Option<String>,
     pub(super) stream: Option<bool>,
     pub(super) max_tokens: Option<f64>,
@@ -23,7 +23,7 @@ pub(super) struct Fields {
     pub(super) n: Option<f64>,
     pub(super) generation: Option<Generation>,
     /// What it draws on beyond its own bytes.
-    pub(super) reach: Reach,
+    pub(super) external_inputs: ExternalInputs,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -107,7 +107,7 @@ fn is_variant(text: &str, spelling: &str) -> bool {
     folded.eq(spelling.chars().flat_map(char::to_lowercase))
 }
 
-impl Fields {
+impl ParsedBody {
     /// Reads a request once, for its fields and for what it draws on.
     pub(super) fn read(body: &[u8]) -> serde_json::Result<Self> {
         // What is nested too deeply to be looked at can still be read past.
@@ -127,23 +127,23 @@ struct Object {
 }
 
 impl<'de> DeserializeSeed<'de> for Object {
-    type Value = Fields;
+    type Value = ParsedBody;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Fields, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ParsedBody, D::Error> {
         // Nothing but an object is visited: an array would else be read as its fields in their order.
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for Object {
-    type Value = Fields;
+    type Value = ParsedBody;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-        let (mut fields, mut seen) = (Fields::default(), [false; NAMES.len()]);
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ParsedBody, A::Error> {
+        let (mut fields, mut seen) = (ParsedBody::default(), [false; NAMES.len()]);
         while let Some(Key { name, field }) = map.next_key()? {
             if name != Name::Other && std::mem::replace(&mut seen[name as usize], true) {
                 return Err(A::Error::custom(format_args!("it has `{}` twice", spelling(name))));
@@ -156,12 +156,14 @@ impl<'de> Visitor<'de> for Object {
                 Name::MaxOutputTokens => fields.max_output_tokens = map.next_value()?,
                 Name::N => fields.n = map.next_value()?,
                 Name::Generation => fields.generation = map.next_value()?,
-                Name::StreamOptions | Name::Other if self.look => map.next_value_seed(fields.reach.value(field))?,
+                Name::StreamOptions | Name::Other if self.look => {
+                    map.next_value_seed(fields.external_inputs.value(field))?
+                }
                 Name::StreamOptions | Name::Other => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         if !self.look {
-            fields.reach = Reach::UNKNOWN;
+            fields.external_inputs = ExternalInputs::UNKNOWN;
         }
         Ok(fields)
     }
@@ -177,7 +179,7 @@ mod tests {
 
     #[track_caller]
     fn check_refused(body: &str, told: &str) {
-        let error = Fields::read(body.as_bytes()).unwrap_err().to_string();
+        let error = ParsedBody::read(body.as_bytes()).unwrap_err().to_string();
         assert!(error.starts_with(told), "`{body}`: {error}");
     }
 
@@ -197,6 +199,6 @@ mod tests {
         check_refused(r#"{"Generation_Config":{}}"#, "it has a field `Generation_Config`");
         check_refused(r#"{"stream_options":{},"stream_options":{}}"#, "it has `stream_options` twice");
         check_refused(r#"{"generationConfig":{},"generation_config":{}}"#, "it has `generationConfig` twice");
-        assert!(Fields::read(br#"{"models":[],"metadata":{"Model":"x"}}"#).is_ok());
+        assert!(ParsedBody::read(br#"{"models":[],"metadata":{"Model":"x"}}"#).is_ok());
     }
 }

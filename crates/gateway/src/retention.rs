@@ -10,7 +10,7 @@ use protocol::BodyRef;
 use regex::bytes::Regex;
 use store::BodyKind;
 
-use crate::{bodies::BodyStore, replay::NormalizerError};
+use crate::{body_store::BodyStore, replay::NormalizerError};
 
 /// Stands where a secret stood.
 const MARK: &[u8] = b"[redacted]";
@@ -42,7 +42,7 @@ pub enum BodyRetention {
 
 impl BodyRetention {
     /// Keeps of `bytes` in `store` what is to be kept.
-    pub(crate) fn put(&self, store: &dyn BodyStore, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
+    pub(crate) fn store(&self, store: &dyn BodyStore, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
         match self {
             Self::Full => store.put(kind, bytes),
             Self::Redacted(redaction) => store.put(kind, redaction.apply(&bytes).into()),
@@ -95,7 +95,7 @@ impl Eq for RedactionRules {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bodies::MemoryBodyStore;
+    use crate::body_store::MemoryBodyStore;
 
     #[test]
     fn secrets_are_marked_and_the_rest_is_as_it_was() {
@@ -120,13 +120,13 @@ mod tests {
     #[test]
     fn what_is_not_kept_is_named_and_nowhere() {
         let bodies = MemoryBodyStore::default();
-        let full = BodyRetention::Full.put(&bodies, BodyKind::Request, Bytes::from_static(b"abc")).unwrap();
+        let full = BodyRetention::Full.store(&bodies, BodyKind::Request, Bytes::from_static(b"abc")).unwrap();
         assert_eq!(bodies.get(&full).unwrap(), b"abc");
-        let nothing = BodyRetention::Nothing.put(&bodies, BodyKind::Request, Bytes::from_static(b"abcd")).unwrap();
+        let nothing = BodyRetention::Nothing.store(&bodies, BodyKind::Request, Bytes::from_static(b"abcd")).unwrap();
         assert!(matches!(nothing, BodyRef::Named { bytes: 4, .. }), "{nothing:?}");
         assert_eq!(bodies.get(&nothing), None);
         let redacted = BodyRetention::Redacted(RedactionRules::new(&[]).unwrap())
-            .put(&bodies, BodyKind::Request, Bytes::from_static(b"AKIAIOSFODNN7EXAMPLE"))
+            .store(&bodies, BodyKind::Request, Bytes::from_static(b"AKIAIOSFODNN7EXAMPLE"))
             .unwrap();
         assert_eq!(bodies.get(&redacted).unwrap(), MARK);
     }
