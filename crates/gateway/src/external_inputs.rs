@@ -1,15 +1,15 @@
-//! What a request draws on beyond its own bytes: files, addresses, earlier answers, tools of the vendor.
+//! Inputs that a request refers to without containing them: files, URLs, earlier responses, tools of the vendor.
 //!
-//! A token of a prompt is at least one byte of the request, so the bytes bound what the prompt can cost. That
-//! ends where the vendor adds something of its own to the prompt; such requests are found here. The request
-//! is read as JSON, not searched as text: a name can be escaped in many ways.
+//! A prompt token is at least one byte of the request, so the length of the request bounds the cost of its prompt.
+//! This bound does not hold if the vendor adds content to the prompt. The request is parsed as JSON instead of being
+//! searched as text, because a name can be escaped in many ways.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// Fields whose value stands for content that is elsewhere.
-const ELSEWHERE: [&str; 12] = [
+/// Fields whose value refers to content outside the request.
+const REFERENCE_FIELDS: [&str; 12] = [
     "previous_response_id",
     "conversation",
     "cachedContent",
@@ -23,65 +23,65 @@ const ELSEWHERE: [&str; 12] = [
     "google_search",
     "urlContext",
 ];
-/// Kinds of content, and the beginnings of kinds of tools, that the vendor fills.
-const FILLED: [&str; 8] =
+/// Prefixes of content types and tool types for which the vendor supplies the content.
+const VENDOR_CONTENT_TYPES: [&str; 8] =
     ["url", "web_search", "web_fetch", "file_search", "mcp", "code_interpreter", "code_execution", "container"];
 
-/// What a request draws on.
+/// The inputs outside a request that can raise its cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ExternalInputs {
-    /// Its prompt may be longer than the request.
-    pub(crate) beyond: bool,
-    /// It may write to the one-hour cache.
+    /// Whether the prompt may be longer than the request.
+    pub(crate) extend_prompt: bool,
+    /// Whether the request may write to the one-hour cache.
     pub(crate) hour_cache: bool,
 }
 
 impl ExternalInputs {
-    /// Of a request nobody could read all of: nothing can be said about it.
-    pub(crate) const UNKNOWN: Self = Self { beyond: true, hour_cache: true };
+    /// The worst case, for a request that could not be read completely.
+    pub(crate) const UNKNOWN: Self = Self { extend_prompt: true, hour_cache: true };
 
-    /// Reads the value of a field of a request.
-    pub(crate) fn value(&mut self, field: Field) -> impl for<'de> DeserializeSeed<'de, Value = ()> {
-        Walk { reach: self, field }
+    /// Returns a seed that reads the value of `field` and notes the external inputs in it.
+    pub(crate) fn value_seed(&mut self, field: InputField) -> impl for<'de> DeserializeSeed<'de, Value = ()> {
+        ValueWalker { inputs: self, field }
     }
 }
 
-/// What the value about to be read is the value of.
+/// The kind of field that a value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Field {
+pub(crate) enum InputField {
     Type,
     Ttl,
-    /// An image: inline as a `data:` address, else elsewhere. Also the `url` in such an object.
+    /// An image: a `data:` URL, or a reference. Also the field `url` in such an object.
     Image,
-    Elsewhere,
+    Reference,
     Other,
 }
 
-impl Field {
-    /// The field `name` of a request itself.
+impl InputField {
+    /// Returns the kind of the top-level field `name`.
     pub(crate) fn of_request(name: &str) -> Self {
-        Self::named(name, Self::Other)
+        Self::of_name(name, Self::Other)
     }
 
-    fn named(name: &str, around: Self) -> Self {
+    fn of_name(name: &str, parent: Self) -> Self {
         match name {
             "type" => Self::Type,
             "ttl" => Self::Ttl,
             "image_url" => Self::Image,
-            "url" if around == Self::Image => Self::Image,
-            name if ELSEWHERE.contains(&name) => Self::Elsewhere,
+            "url" if parent == Self::Image => Self::Image,
+            name if REFERENCE_FIELDS.contains(&name) => Self::Reference,
             _ => Self::Other,
         }
     }
 }
 
-/// Reads one value and all that is in it.
-struct Walk<'r> {
-    reach: &'r mut ExternalInputs,
-    field: Field,
+/// Reads one value and everything nested in it.
+struct ValueWalker<'r> {
+    inputs: &'r mut ExternalInputs,
+    field: InputField,
 }
 
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
+impl<'de> DeserializeSeed<'de> for ValueWalker<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<(), D::Error> {
@@ -89,7 +89,7 @@ impl<'de> DeserializeSeed<'de> for Walk<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Walk<'_> {
+impl<'de> Visitor<'de> for ValueWalker<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,25 +98,28 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
         match self.field {
-            Field::Type => self.reach.beyond |= FILLED.iter().any(|kind| text.starts_with(kind)) || text == "file",
-            Field::Ttl => self.reach.hour_cache |= text == "1h",
-            Field::Image => self.reach.beyond |= !text.starts_with("data:"),
-            Field::Elsewhere => self.reach.beyond |= !text.is_empty(),
-            Field::Other => {}
+            InputField::Type => {
+                self.inputs.extend_prompt |=
+                    VENDOR_CONTENT_TYPES.iter().any(|kind| text.starts_with(kind)) || text == "file";
+            }
+            InputField::Ttl => self.inputs.hour_cache |= text == "1h",
+            InputField::Image => self.inputs.extend_prompt |= !text.starts_with("data:"),
+            InputField::Reference => self.inputs.extend_prompt |= !text.is_empty(),
+            InputField::Other => {}
         }
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        self.reach.beyond |= self.field == Field::Elsewhere;
-        while let Some(field) = map.next_key_seed(Name { around: self.field })? {
-            map.next_value_seed(Walk { reach: self.reach, field })?;
+        self.inputs.extend_prompt |= self.field == InputField::Reference;
+        while let Some(field) = map.next_key_seed(FieldNameSeed { parent: self.field })? {
+            map.next_value_seed(ValueWalker { inputs: self.inputs, field })?;
         }
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while seq.next_element_seed(Walk { reach: self.reach, field: self.field })?.is_some() {}
+        while seq.next_element_seed(ValueWalker { inputs: self.inputs, field: self.field })?.is_some() {}
         Ok(())
     }
 
@@ -141,28 +144,28 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 }
 
-/// Reads the name of a field, without keeping it.
-struct Name {
-    around: Field,
+/// Reads the name of a field as an [`InputField`], without copying it.
+struct FieldNameSeed {
+    parent: InputField,
 }
 
-impl<'de> DeserializeSeed<'de> for Name {
-    type Value = Field;
+impl<'de> DeserializeSeed<'de> for FieldNameSeed {
+    type Value = InputField;
 
-    fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<Field, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<InputField, D::Error> {
         name.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Name {
-    type Value = Field;
+impl Visitor<'_> for FieldNameSeed {
+    type Value = InputField;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a name")
+        f.write_str("a field name")
     }
 
-    fn visit_str<E>(self, name: &str) -> Result<Field, E> {
-        Ok(Field::named(name, self.around))
+    fn visit_str<E>(self, name: &str) -> Result<InputField, E> {
+        Ok(InputField::of_name(name, self.parent))
     }
 }
 
@@ -170,21 +173,21 @@ impl Visitor<'_> for Name {
 mod tests {
     use super::*;
 
-    fn reach(body: &str) -> ExternalInputs {
-        let (mut reach, mut json) = (ExternalInputs::default(), serde_json::Deserializer::from_str(body));
-        match reach.value(Field::Other).deserialize(&mut json) {
-            Ok(()) => reach,
+    fn inputs_of(body: &str) -> ExternalInputs {
+        let (mut inputs, mut json) = (ExternalInputs::default(), serde_json::Deserializer::from_str(body));
+        match inputs.value_seed(InputField::Other).deserialize(&mut json) {
+            Ok(()) => inputs,
             Err(_) => ExternalInputs::UNKNOWN,
         }
     }
 
     #[track_caller]
-    fn check(body: &str, beyond: bool) {
-        assert_eq!(reach(body).beyond, beyond, "{body}");
+    fn check(body: &str, extend_prompt: bool) {
+        assert_eq!(inputs_of(body).extend_prompt, extend_prompt, "{body}");
     }
 
     #[test]
-    fn what_is_not_in_the_request_is_found() {
+    fn references_outside_the_request_are_found() {
         check(r#"{"messages":[{"content":[{"type":"image","source":{"type":"url","url":"https://x"}}]}]}"#, true);
         check(r#"{"messages":[{"content":[{"type":"image_url","image_url":{"url":"https://x"}}]}]}"#, true);
         check(r#"{"input":[{"content":[{"type":"input_image","image_url":"https://x"}]}]}"#, true);
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_request_is_not() {
+    fn content_inside_the_request_is_not_a_reference() {
         check(
             r#"{"messages":[{"content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}]}]}"#,
             false,
@@ -208,9 +211,9 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_of_an_hour_is_found() {
+    fn one_hour_cache_is_found() {
         let hour = |ttl: &str| format!(r#"{{"system":[{{"cache_control":{{"type":"ephemeral","ttl":"{ttl}"}}}}]}}"#);
-        assert!(reach(&hour("1h")).hour_cache);
-        assert!(!reach(&hour("5m")).hour_cache);
+        assert!(inputs_of(&hour("1h")).hour_cache);
+        assert!(!inputs_of(&hour("5m")).hour_cache);
     }
 }

@@ -1,54 +1,54 @@
-//! Takes the usage event out of a chat stream whose client did not ask for it.
+//! Removes the usage event from a chat stream whose client did not ask for usage.
 
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
 use serde::Deserialize;
 
-/// Passes whole events and drops the one that carries only usage.
+/// Forwards complete events and drops the event that holds only the usage.
 #[derive(Default)]
 pub(crate) struct UsageFilter {
-    /// The beginning of an event whose end has not come.
+    /// The start of an event whose end has not arrived.
     open: BytesMut,
 }
 
 #[derive(Deserialize)]
-struct Chunk {
+struct ChatChunk {
     #[serde(default)]
     choices: Vec<serde::de::IgnoredAny>,
     usage: Option<serde::de::IgnoredAny>,
 }
 
 impl UsageFilter {
-    /// The next bytes for the client; none: only a part of an event has come, or the hidden one.
+    /// Takes the next bytes of the stream and returns the complete events for the client, if there are any.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Option<Bytes> {
         self.open.extend_from_slice(bytes);
-        let mut shown = BytesMut::new();
+        let mut visible = BytesMut::new();
         while let Some(end) = end_of_event(&self.open) {
             let event = self.open.split_to(end);
             if !is_usage(&event) {
-                shown.extend_from_slice(&event);
+                visible.extend_from_slice(&event);
             }
         }
-        (!shown.is_empty()).then(|| shown.freeze())
+        (!visible.is_empty()).then(|| visible.freeze())
     }
 
-    /// What is left when nothing more comes.
+    /// Returns the incomplete event at the end of the stream, if there is one.
     pub(crate) fn finish(&mut self) -> Option<Bytes> {
         let rest = self.open.split().freeze();
         (!rest.is_empty()).then_some(rest)
     }
 }
 
-/// Where the first event ends, blank line included.
+/// Returns the length of the first event with its blank line.
 fn end_of_event(text: &[u8]) -> Option<usize> {
-    let feeds = memmem::find(text, b"\n\n").map(|at| at + 2);
-    let returns = memmem::find(text, b"\r\n\r\n").map(|at| at + 4);
-    feeds.into_iter().chain(returns).min()
+    let after_lf = memmem::find(text, b"\n\n").map(|at| at + 2);
+    let after_crlf = memmem::find(text, b"\r\n\r\n").map(|at| at + 4);
+    after_lf.into_iter().chain(after_crlf).min()
 }
 
 fn is_usage(event: &[u8]) -> bool {
     let Some(data) = event.strip_prefix(b"data:") else { return false };
-    serde_json::from_slice::<Chunk>(data.trim_ascii())
+    serde_json::from_slice::<ChatChunk>(data.trim_ascii())
         .is_ok_and(|chunk| chunk.choices.is_empty() && chunk.usage.is_some())
 }
 
@@ -60,14 +60,14 @@ mod tests {
         data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1}}\r\n\r\ndata: [DONE]\n\n";
 
     #[test]
-    fn only_the_usage_event_is_taken_out_however_the_stream_is_cut() {
+    fn only_the_usage_event_is_removed_for_any_frame_size() {
         for size in 1..STREAM.len() {
             let mut filter = UsageFilter::default();
-            let mut shown: Vec<u8> =
+            let mut visible: Vec<u8> =
                 STREAM.as_bytes().chunks(size).filter_map(|piece| filter.push(piece)).flatten().collect();
-            shown.extend(filter.finish().into_iter().flatten());
-            let shown = String::from_utf8(shown).unwrap();
-            assert_eq!(shown, STREAM.replace("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1}}\r\n\r\n", ""));
+            visible.extend(filter.finish().into_iter().flatten());
+            let visible = String::from_utf8(visible).unwrap();
+            assert_eq!(visible, STREAM.replace("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1}}\r\n\r\n", ""));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The fields of a request that the gateway reads.
+//! The parser for the fields of a request body that the gateway needs.
 //!
-//! Whoever answers must read the same ones. So a field may stand there once, the request is an object and nothing else,
-//! and a name that some readers take for one of ours, because they do not tell capitals apart, is an error.
+//! The upstream must read the same values. So the body must be a JSON object, a field may occur only once, and a name
+//! that differs from a known field only in its case is an error.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use serde::{
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor},
 };
 
-use crate::external_inputs::{ExternalInputs, Field};
+use crate::external_inputs::{ExternalInputs, InputField};
 
-/// What a request says, as far as it matters here.
+/// The fields of a request body that the gateway needs.
 #[derive(Debug, Default)]
 pub(super) struct ParsedBody {
     pub(super) model: Option<String>,
@@ -21,22 +21,22 @@ pub(super) struct ParsedBody {
     pub(super) max_completion_tokens: Option<f64>,
     pub(super) max_output_tokens: Option<f64>,
     pub(super) n: Option<f64>,
-    pub(super) generation: Option<Generation>,
-    /// What it draws on beyond its own bytes.
+    pub(super) generation: Option<GenerationConfig>,
+    /// Content outside the body that the request refers to.
     pub(super) external_inputs: ExternalInputs,
 }
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Generation {
+pub(super) struct GenerationConfig {
     #[serde(default, rename = "maxOutputTokens", alias = "max_output_tokens")]
     pub(super) max_output_tokens: Option<f64>,
     #[serde(default, rename = "candidateCount", alias = "candidate_count")]
     pub(super) candidates: Option<f64>,
 }
 
-/// The name of a field.
+/// A field that the parser knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Name {
+enum FieldName {
     Model,
     Stream,
     MaxTokens,
@@ -44,61 +44,61 @@ enum Name {
     MaxOutputTokens,
     N,
     Generation,
-    /// Read elsewhere, and changed; here only its spelling is looked at.
+    /// Read and changed in `splice.rs`. Here only its spelling is checked.
     StreamOptions,
     Other,
 }
 
-/// How they are spelled.
-const NAMES: [(&str, Name); 9] = [
-    ("model", Name::Model),
-    ("stream", Name::Stream),
-    ("max_tokens", Name::MaxTokens),
-    ("max_completion_tokens", Name::MaxCompletionTokens),
-    ("max_output_tokens", Name::MaxOutputTokens),
-    ("n", Name::N),
-    ("generationConfig", Name::Generation),
-    ("generation_config", Name::Generation),
-    ("stream_options", Name::StreamOptions),
+/// The spelling of each known field.
+const SPELLINGS: [(&str, FieldName); 9] = [
+    ("model", FieldName::Model),
+    ("stream", FieldName::Stream),
+    ("max_tokens", FieldName::MaxTokens),
+    ("max_completion_tokens", FieldName::MaxCompletionTokens),
+    ("max_output_tokens", FieldName::MaxOutputTokens),
+    ("n", FieldName::N),
+    ("generationConfig", FieldName::Generation),
+    ("generation_config", FieldName::Generation),
+    ("stream_options", FieldName::StreamOptions),
 ];
 
-/// A name, as both readers of a request take it.
-struct Key {
-    name: Name,
-    field: Field,
+/// A field name, classified for this parser and for the search for external inputs.
+struct FieldKey {
+    name: FieldName,
+    field: InputField,
 }
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for FieldKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Spelled;
+        struct KeyVisitor;
 
-        impl Visitor<'_> for Spelled {
-            type Value = Key;
+        impl Visitor<'_> for KeyVisitor {
+            type Value = FieldKey;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a field")
+                f.write_str("a field name")
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<Key, E> {
-                let field = Field::of_request(text);
-                if let Some((_, name)) = NAMES.iter().find(|(spelling, _)| *spelling == text) {
-                    return Ok(Key { name: *name, field });
+            fn visit_str<E: Error>(self, text: &str) -> Result<FieldKey, E> {
+                let field = InputField::of_request(text);
+                if let Some((_, name)) = SPELLINGS.iter().find(|(spelling, _)| *spelling == text) {
+                    return Ok(FieldKey { name: *name, field });
                 }
-                match NAMES.iter().find(|(spelling, _)| is_variant(text, spelling)) {
+                match SPELLINGS.iter().find(|(spelling, _)| is_variant(text, spelling)) {
                     Some((spelling, _)) => {
-                        Err(E::custom(format_args!("it has a field `{text}`, which is not `{spelling}`")))
+                        Err(E::custom(format_args!("unknown field `{text}`, did you mean `{spelling}`?")))
                     }
-                    None => Ok(Key { name: Name::Other, field }),
+                    None => Ok(FieldKey { name: FieldName::Other, field }),
                 }
             }
         }
 
-        deserializer.deserialize_identifier(Spelled)
+        deserializer.deserialize_identifier(KeyVisitor)
     }
 }
 
-/// Whether a reader that does not tell capitals apart takes `text` for `spelling`. Some of them fold letters that are not
-/// of ASCII, too: the long s, the sign of the kelvin.
+/// Returns whether a parser that ignores case takes `text` for `spelling`. Some parsers also fold non-ASCII letters,
+/// such as the long s and the kelvin sign.
 fn is_variant(text: &str, spelling: &str) -> bool {
     if text.is_ascii() {
         return text.eq_ignore_ascii_case(spelling);
@@ -108,34 +108,34 @@ fn is_variant(text: &str, spelling: &str) -> bool {
 }
 
 impl ParsedBody {
-    /// Reads a request once, for its fields and for what it draws on.
+    /// Parses a request body in one pass, for its fields and its external inputs.
     pub(super) fn read(body: &[u8]) -> serde_json::Result<Self> {
-        // What is nested too deeply to be looked at can still be read past.
-        let read = |look| {
+        // Values that are nested too deeply to be searched can still be skipped.
+        let read = |search| {
             let mut json = serde_json::Deserializer::from_slice(body);
-            let fields = Object { look }.deserialize(&mut json)?;
+            let fields = BodyVisitor { search }.deserialize(&mut json)?;
             json.end().map(|()| fields)
         };
         read(true).or_else(|_| read(false))
     }
 }
 
-/// A request that is about to be read.
-struct Object {
-    /// Whether all that is in it is looked at.
-    look: bool,
+/// Reads the JSON object of a request body.
+struct BodyVisitor {
+    /// Whether values are searched for external inputs.
+    search: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Object {
+impl<'de> DeserializeSeed<'de> for BodyVisitor {
     type Value = ParsedBody;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ParsedBody, D::Error> {
-        // Nothing but an object is visited: an array would else be read as its fields in their order.
+        // Derived code would also accept an array, as the fields in their order.
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for Object {
+impl<'de> Visitor<'de> for BodyVisitor {
     type Value = ParsedBody;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -143,34 +143,34 @@ impl<'de> Visitor<'de> for Object {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ParsedBody, A::Error> {
-        let (mut fields, mut seen) = (ParsedBody::default(), [false; NAMES.len()]);
-        while let Some(Key { name, field }) = map.next_key()? {
-            if name != Name::Other && std::mem::replace(&mut seen[name as usize], true) {
-                return Err(A::Error::custom(format_args!("it has `{}` twice", spelling(name))));
+        let (mut fields, mut seen) = (ParsedBody::default(), [false; SPELLINGS.len()]);
+        while let Some(FieldKey { name, field }) = map.next_key()? {
+            if name != FieldName::Other && std::mem::replace(&mut seen[name as usize], true) {
+                return Err(A::Error::custom(format_args!("duplicate field `{}`", spelling(name))));
             }
             match name {
-                Name::Model => fields.model = map.next_value()?,
-                Name::Stream => fields.stream = map.next_value()?,
-                Name::MaxTokens => fields.max_tokens = map.next_value()?,
-                Name::MaxCompletionTokens => fields.max_completion_tokens = map.next_value()?,
-                Name::MaxOutputTokens => fields.max_output_tokens = map.next_value()?,
-                Name::N => fields.n = map.next_value()?,
-                Name::Generation => fields.generation = map.next_value()?,
-                Name::StreamOptions | Name::Other if self.look => {
-                    map.next_value_seed(fields.external_inputs.value(field))?
+                FieldName::Model => fields.model = map.next_value()?,
+                FieldName::Stream => fields.stream = map.next_value()?,
+                FieldName::MaxTokens => fields.max_tokens = map.next_value()?,
+                FieldName::MaxCompletionTokens => fields.max_completion_tokens = map.next_value()?,
+                FieldName::MaxOutputTokens => fields.max_output_tokens = map.next_value()?,
+                FieldName::N => fields.n = map.next_value()?,
+                FieldName::Generation => fields.generation = map.next_value()?,
+                FieldName::StreamOptions | FieldName::Other if self.search => {
+                    map.next_value_seed(fields.external_inputs.value_seed(field))?;
                 }
-                Name::StreamOptions | Name::Other => drop(map.next_value::<IgnoredAny>()?),
+                FieldName::StreamOptions | FieldName::Other => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        if !self.look {
+        if !self.search {
             fields.external_inputs = ExternalInputs::UNKNOWN;
         }
         Ok(fields)
     }
 }
 
-fn spelling(name: Name) -> &'static str {
-    NAMES.iter().find(|(_, other)| *other == name).map_or("", |(spelling, _)| spelling)
+fn spelling(name: FieldName) -> &'static str {
+    SPELLINGS.iter().find(|(_, other)| *other == name).map_or("", |(spelling, _)| spelling)
 }
 
 #[cfg(test)]
@@ -178,27 +178,27 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_refused(body: &str, told: &str) {
+    fn check_error(body: &str, expected: &str) {
         let error = ParsedBody::read(body.as_bytes()).unwrap_err().to_string();
-        assert!(error.starts_with(told), "`{body}`: {error}");
+        assert!(error.starts_with(expected), "`{body}`: {error}");
     }
 
     #[test]
-    fn only_an_object_is_a_request() {
-        check_refused("null", "invalid type: null, expected a JSON object");
-        check_refused(r#"["gpt-4o",true,5]"#, "invalid type: sequence, expected a JSON object");
-        check_refused("\"model\"", "invalid type: string \"model\", expected a JSON object");
+    fn only_an_object_is_accepted() {
+        check_error("null", "invalid type: null, expected a JSON object");
+        check_error(r#"["gpt-4o",true,5]"#, "invalid type: sequence, expected a JSON object");
+        check_error("\"model\"", "invalid type: string \"model\", expected a JSON object");
     }
 
     #[test]
-    fn a_name_that_others_take_for_ours_is_refused() {
-        check_refused(r#"{"model":"cheap","Model":"dear"}"#, "it has a field `Model`, which is not `model`");
-        check_refused(r#"{"\u0053tream":true}"#, "it has a field `Stream`, which is not `stream`");
-        check_refused("{\"max_to\u{212a}ens\":1}", "it has a field `max_to\u{212a}ens`, which is not `max_tokens`");
-        check_refused("{\"\u{17f}tream\":true}", "it has a field `\u{17f}tream`, which is not `stream`");
-        check_refused(r#"{"Generation_Config":{}}"#, "it has a field `Generation_Config`");
-        check_refused(r#"{"stream_options":{},"stream_options":{}}"#, "it has `stream_options` twice");
-        check_refused(r#"{"generationConfig":{},"generation_config":{}}"#, "it has `generationConfig` twice");
+    fn field_that_a_lenient_parser_would_accept_is_rejected() {
+        check_error(r#"{"model":"cheap","Model":"dear"}"#, "unknown field `Model`, did you mean `model`?");
+        check_error(r#"{"\u0053tream":true}"#, "unknown field `Stream`, did you mean `stream`?");
+        check_error("{\"max_to\u{212a}ens\":1}", "unknown field `max_to\u{212a}ens`, did you mean `max_tokens`?");
+        check_error("{\"\u{17f}tream\":true}", "unknown field `\u{17f}tream`, did you mean `stream`?");
+        check_error(r#"{"Generation_Config":{}}"#, "unknown field `Generation_Config`");
+        check_error(r#"{"stream_options":{},"stream_options":{}}"#, "duplicate field `stream_options`");
+        check_error(r#"{"generationConfig":{},"generation_config":{}}"#, "duplicate field `generationConfig`");
         assert!(ParsedBody::read(br#"{"models":[],"metadata":{"Model":"x"}}"#).is_ok());
     }
 }
