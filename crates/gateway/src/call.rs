@@ -203,7 +203,7 @@ impl ModelCall {
         tracing::debug!(call = %self.id, state = ?self.state, "the call ended");
     }
 
-    /// Records and settles a call that nobody waits for. Does not wait for the disk.
+    /// Records and settles a dropped call without waiting for the disk.
     fn give_up(&self) {
         let end = CallEnd {
             status: 0,
@@ -369,3 +369,6 @@ fn not_stored(error: io::Error) -> CallRefusal {
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use crate::upstream::{ResponseStream, UpstreamFailure};
 
 /// The most bytes in one decompressed piece.
 const PIECE_BYTES: usize = 16 << 10;
-/// The largest zstd window that is accepted: the one that RFC 8878 requires for HTTP.
+/// The largest accepted zstd window, as RFC 8878 recommends for HTTP.
 const ZSTD_WINDOW_LOG: u32 = 23;
 /// The largest window of gzip and deflate.
 const FLATE_WINDOW_BITS: u8 = 15;

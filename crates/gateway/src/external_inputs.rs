@@ -51,7 +51,7 @@ impl ExternalInputs {
 pub(crate) enum InputField {
     Type,
     Ttl,
-    /// An image: a `data:` URL, or a reference. Also the field `url` in such an object.
+    /// An image: a `data:` URL or a reference. Also the field `url` of an image object.
     Image,
     Reference,
     Other,

@@ -238,9 +238,9 @@ mod tests {
     }
 
     #[test]
-    fn a_long_prompt_moves_the_whole_call_into_its_tier() {
-        let dear = TokenRates { input: 10, output: 100, ..TokenRates::default() };
-        let tiers = vec![PriceTier { tokens: 1_000, rates: dear }];
+    fn long_prompt_moves_the_whole_call_into_its_tier() {
+        let expensive = TokenRates { input: 10, output: 100, ..TokenRates::default() };
+        let tiers = vec![PriceTier { tokens: 1_000, rates: expensive }];
         let price = ModelPrice {
             rates: TokenRates { input: 1, output: 10, ..TokenRates::default() },
             tiers,
@@ -256,11 +256,11 @@ mod tests {
     proptest! {
         #[test]
         fn cost_is_never_above_its_bound(
-            cheap in prop::array::uniform5(0i64..1_000), dear in prop::array::uniform5(0i64..1_000), tokens in 0u64..100,
+            cheap in prop::array::uniform5(0i64..1_000), expensive in prop::array::uniform5(0i64..1_000), tokens in 0u64..100,
             counts in prop::array::uniform4(0u64..50), output_tokens in 0u64..50, room in 0u64..50,
         ) {
             let rates = |of: [i64; 5]| TokenRates { input: of[0], output: of[1], cache_read: of[2], cache_write: of[3], cache_write_1h: of[4] };
-            let tiers = vec![PriceTier { tokens, rates: rates(dear) }];
+            let tiers = vec![PriceTier { tokens, rates: rates(expensive) }];
             let price = ModelPrice { rates: rates(cheap), tiers, max_output_tokens: None };
             let usage = Usage {
                 input_tokens: counts[0],
@@ -281,9 +281,9 @@ mod tests {
 
     #[test]
     fn maximum_cost_uses_the_highest_rates() {
-        let dear = TokenRates { input: 10, output: 100, cache_write_1h: 40, ..TokenRates::default() };
+        let expensive = TokenRates { input: 10, output: 100, cache_write_1h: 40, ..TokenRates::default() };
         let rates = TokenRates { input: 1, output: 10, cache_write: 2, ..TokenRates::default() };
-        let tiers = vec![PriceTier { tokens: 1_000, rates: dear }];
+        let tiers = vec![PriceTier { tokens: 1_000, rates: expensive }];
         let price = ModelPrice { rates, tiers, max_output_tokens: Some(50) };
         let most = |input_tokens, output_tokens, hour_cache| {
             price.max_cost_picos(&UsageBound { input_tokens, output_tokens, answers: 2, hour_cache })

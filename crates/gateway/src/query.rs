@@ -13,11 +13,11 @@ pub(crate) fn without_credentials(path_and_query: &str) -> String {
     if !pairs.iter().any(|pair| is_credential(pair)) {
         return path_and_query.to_owned();
     }
-    let mut kept: String = pairs.iter().copied().filter(|pair| !is_credential(pair)).collect();
+    let mut remaining: String = pairs.iter().copied().filter(|pair| !is_credential(pair)).collect();
     if pairs.last().is_some_and(|last| is_credential(last)) {
-        kept.pop();
+        remaining.pop();
     }
-    if kept.is_empty() { path.to_owned() } else { format!("{path}?{kept}") }
+    if remaining.is_empty() { path.to_owned() } else { format!("{path}?{remaining}") }
 }
 
 fn is_credential(pair: &str) -> bool {

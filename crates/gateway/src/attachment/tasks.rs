@@ -51,7 +51,7 @@ impl AttachmentTasks {
         &self.shared.closing
     }
 
-    /// Cancelled when running calls must record what they have and end.
+    /// Cancelled when running calls must end and record the part that arrived.
     pub(crate) fn abort(&self) -> &CancellationToken {
         &self.shared.abort
     }
@@ -87,7 +87,7 @@ impl AttachmentTasks {
             let _ = tasks.closing().run_until_cancelled(tokio::time::sleep(SYNC_DELAY)).await;
             let shared = tasks.shared.clone();
             tasks.spawn_blocking(move || {
-                // Removed before the sync: it does not cover what is appended from now on.
+                // Removed before the sync, because the sync does not cover later appends.
                 shared.pending_syncs.remove(&identity.session);
                 if let Err(error) = identity.journal.sync() {
                     let session = &identity.session;

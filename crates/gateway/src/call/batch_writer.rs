@@ -102,7 +102,7 @@ impl BatchWriter {
         }
     }
 
-    /// Writes what is submitted, batch by batch. Never returns.
+    /// Writes the submitted operations, batch by batch. Never returns.
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
             self.queued.notified().await;

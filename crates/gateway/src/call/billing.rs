@@ -83,7 +83,7 @@ impl Billing {
 }
 
 impl CallBill {
-    /// Returns whether the call costs nothing, whatever it uses.
+    /// Returns whether the call is free, regardless of its usage.
     pub(super) fn is_free(&self) -> bool {
         self.free
     }

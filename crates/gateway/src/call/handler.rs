@@ -182,8 +182,8 @@ fn new_call_id() -> Result<CallId, CallRefusal> {
 
 /// A call whose response has not started.
 ///
-/// If the client disconnects, this is dropped, and the call continues in a task of its own: it may have cost something
-/// already.
+/// Dropped when the client disconnects. The call then continues in a separate task, because it may already have cost
+/// something.
 struct PendingCall {
     call: Option<BoxFuture<'static, Result<Response<ResponseBody>, CallRefusal>>>,
     context: Arc<ConnectionContext>,

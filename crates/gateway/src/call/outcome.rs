@@ -27,7 +27,7 @@ pub(crate) struct CallFacts<'a> {
     pub(crate) usage: Usage,
     /// Whether the request may have reached the upstream.
     pub(crate) reached_upstream: bool,
-    /// Whether the call costs nothing, whatever it uses.
+    /// Whether the call is free, regardless of its usage.
     pub(crate) free: bool,
 }
 

@@ -327,7 +327,7 @@ impl MeteredBody {
         Ok(())
     }
 
-    /// Settles the call in a task of its own, so that bytes which were already forwarded leave first.
+    /// Settles the call in a separate task, so that the forwarded bytes leave first.
     fn spawn_settle(self: Box<Self>, tasks: &AttachmentTasks, failure: Option<UpstreamFailure>) -> JoinHandle<()> {
         let duration = self.call.elapsed();
         tasks.spawn(async move {

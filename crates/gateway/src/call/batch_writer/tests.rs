@@ -56,7 +56,7 @@ impl Ledger for CountingLedger {
     }
 }
 
-/// A writer with a ledger and a journal of its own.
+/// A writer with its ledger and one journal.
 struct Fixture {
     _directory: tempfile::TempDir,
     writer: Arc<BatchWriter>,
