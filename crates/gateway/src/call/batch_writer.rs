@@ -86,7 +86,7 @@ impl BatchWriter {
         InFlightGuard(self.clone())
     }
 
-    /// Writes `operation` and returns its result, together with the operations of other calls in the same tick.
+    /// Writes `operation`, together with those that other calls submit in the same tick, and returns its result.
     ///
     /// A ledger operation is as durable as the ledger is configured to be when this returns.
     pub(super) async fn submit(&self, mut operation: WriteOperation) -> Result<(), WriteError> {
@@ -123,6 +123,7 @@ impl BatchWriter {
         progress.await.unwrap_or_else(|_| WriteProgress::Finished(Err(stopped_error(is_record))))
     }
 
+    /// Writes the operation of the only call in flight.
     fn write_now(&self, operation: WriteOperation) -> WriteProgress {
         let (operation, entry) = match operation {
             WriteOperation::Record(entry) => return WriteProgress::Finished(entry.append()),
