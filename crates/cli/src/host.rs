@@ -201,7 +201,7 @@ pub(crate) fn limits(config: &Config) -> Result<GatewayLimits, Failure> {
         ContentWord::Redacted => BodyRetention::Redacted(redaction(config)?),
         ContentWord::None => BodyRetention::Nothing,
     };
-    Ok(GatewayLimits { keep, compress: section.zstd, ..GatewayLimits::default() })
+    Ok(GatewayLimits { retention: keep, compress: section.zstd, ..GatewayLimits::default() })
 }
 
 /// What is a secret in the body of a model call.

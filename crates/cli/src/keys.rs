@@ -85,7 +85,7 @@ fn create(keys: &KeyStore, arguments: CreateArguments, json: bool) -> Result<(),
     if let Some(name) = names.into_iter().flatten().find(is_none) {
         return Err(Failure::new(ProblemCode::InvalidRequest, format!("`{}` is no name", name.escape_debug())));
     }
-    let (token, text) = SessionToken::issue_as(KEY_PREFIX);
+    let (token, text) = SessionToken::issue_with_prefix(KEY_PREFIX);
     let id = format!("key_{}", &Uuid::new_v4().simple().to_string()[..12]);
     keys.create(&NewKey {
         id: id.clone(),

@@ -16,19 +16,19 @@ pub(crate) fn carry_out(config: &Config, json: bool) -> Result<ExitCode, Failure
     let origin = prices.origin();
     if json {
         let models: Vec<_> = prices.models().map(|(model, price)| as_json(&prices, model, price)).collect();
-        print_json(&json!({"source": origin.source, "taken": origin.taken, "version": prices.version(),
+        print_json(&json!({"source": origin.source, "taken": origin.retrieved, "version": prices.version(),
             "unit": "pico-dollars a token", "models": models}))?;
         return Ok(ExitCode::SUCCESS);
     }
     let rows = prices.models().map(|(model, price)| row(&prices, model, price)).collect();
     let head = ["MODEL", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "CACHE WRITE 1H", "MAX OUTPUT", "PRICE FROM"];
     print(&Table { head, rows }.text())?;
-    anstream::eprintln!("dollars a million tokens · {} · taken {}", origin.source, origin.taken);
+    anstream::eprintln!("dollars a million tokens · {} · taken {}", origin.source, origin.retrieved);
     Ok(ExitCode::SUCCESS)
 }
 
 fn source(prices: &PriceTable, model: &str) -> &'static str {
-    if prices.is_named(model) { "viv.toml" } else { "built-in" }
+    if prices.is_configured(model) { "viv.toml" } else { "built-in" }
 }
 
 fn row(prices: &PriceTable, model: &str, price: &ModelPrice) -> [String; 8] {

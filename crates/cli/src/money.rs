@@ -37,7 +37,7 @@ pub(crate) fn prices(config: &Config) -> Result<PriceTable, Failure> {
         let price = price(section).map_err(|key| {
             config.wrong(&format!("prices.\"{model}\".{key}"), "a price is a number of dollars, zero or more")
         })?;
-        prices = prices.with(model, price);
+        prices = prices.with_price(model, price);
     }
     Ok(prices)
 }

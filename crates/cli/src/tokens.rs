@@ -99,7 +99,7 @@ fn unreadable(error: &dyn std::error::Error) -> Failure {
 }
 
 fn create(tokens: &TokenStore, arguments: CreateArguments, json: bool) -> Result<(), Failure> {
-    let (token, text) = SessionToken::issue_as(TOKEN_PREFIX);
+    let (token, text) = SessionToken::issue_with_prefix(TOKEN_PREFIX);
     let id = format!("tok_{}", &Uuid::new_v4().simple().to_string()[..12]);
     let scopes = arguments.scopes.into_iter().map(|word| TokenScope::from(word).as_str().to_owned()).collect();
     let ttl_ms = arguments.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));

@@ -188,7 +188,7 @@ fn a_key_is_good_at_every_gateway_of_a_data_directory() {
         }
     }
     let (status, body) = gateways[1].call("viv_key_wrong", "scripted");
-    assert_eq!((status, &body["error"]["message"]), (403, &"unknown, revoked or expired key, or none at all".into()));
+    assert_eq!((status, &body["error"]["message"]), (403, &"the key is missing, unknown, revoked or expired".into()));
     for gateway in gateways {
         assert_eq!(gateway.stop(), "");
     }

@@ -1,4 +1,6 @@
-//! A listener, served until it is closed.
+//! A listener with its connections, served until it is closed.
+
+mod tasks;
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -10,35 +12,36 @@ use tokio::{
 };
 
 use crate::{
+    call::Billing,
     identity::{AuthenticationError, GatewayIdentity, GatewayLimits},
-    lanes::Lanes,
-    service::{self, Desk},
-    tasks::Tasks,
-    till::Till,
+    service::{self, ConnectionContext},
+    workers::WorkerPool,
 };
 
-/// Knows whom a token belongs to. Must compare in a time that tells nothing about the token.
+pub(crate) use tasks::AttachmentTasks;
+
+/// Returns the identity that a token belongs to. The time it takes must not depend on the bytes of the token.
 pub type TokenLookup = Arc<dyn Fn(&str) -> Result<Arc<GatewayIdentity>, AuthenticationError> + Send + Sync>;
 
-/// How long a connection may idle, or take to send the head of a request.
+/// The time a connection may idle, or take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(300);
-/// How long to wait when the system has no descriptor left for a connection.
+/// The pause before the next accept when the process has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves one listener.
 ///
-/// Dropped, it stops at once: running calls are cut, and recorded as far as they came.
-#[must_use = "dropping it closes the session's way to its model"]
+/// Dropping it stops it at once: running calls are cut off and recorded as far as they came.
+#[must_use = "dropping it closes the session's listener for model calls"]
 pub struct GatewayAttachment {
-    tasks: Tasks,
+    tasks: AttachmentTasks,
     close_grace: Duration,
-    /// They serve as long as there is something to serve.
-    _lanes: Arc<Lanes>,
+    /// Keeps the worker threads running.
+    _workers: Arc<WorkerPool>,
 }
 
 impl fmt::Debug for GatewayAttachment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attachment").field("close_grace", &self.close_grace).finish_non_exhaustive()
+        f.debug_struct("GatewayAttachment").field("close_grace", &self.close_grace).finish_non_exhaustive()
     }
 }
 
@@ -46,52 +49,53 @@ impl GatewayAttachment {
     pub(crate) fn serve(
         listener: std::net::TcpListener,
         limits: GatewayLimits,
-        admit: TokenLookup,
-        till: Till,
-        lanes: Arc<Lanes>,
+        lookup: TokenLookup,
+        billing: Billing,
+        workers: Arc<WorkerPool>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        let lane = lanes.next()?;
+        let worker = workers.next()?;
         let listener = {
-            let _inside = lane.handle.enter();
+            let _entered = worker.runtime.enter();
             TcpListener::from_std(listener)?
         };
-        let tasks = Tasks::new(lane);
+        let tasks = AttachmentTasks::new(worker);
         let close_grace = limits.close_grace;
-        let desk = Desk { admit, till, limits, tasks: tasks.clone() };
-        tasks.spawn(accept(listener, desk, lanes.clone()));
-        Ok(Self { tasks, close_grace, _lanes: lanes })
+        let context = ConnectionContext { lookup, billing, limits, tasks: tasks.clone() };
+        drop(tasks.spawn(accept(listener, context, workers.clone())));
+        Ok(Self { tasks, close_grace, _workers: workers })
     }
 
-    /// Takes no more connections, lets running calls end for a short while, cuts the others, and returns
-    /// when all of them are recorded: after this the gateway writes nothing more into the journal.
+    /// Closes the listener, waits [`GatewayLimits::close_grace`] for running calls and cuts off the others.
+    ///
+    /// Returns when every call is recorded. After that the gateway writes nothing to the journal.
     pub async fn close(self) {
-        self.tasks.closing.cancel();
-        if tokio::time::timeout(self.close_grace, self.tasks.ended()).await.is_err() {
-            self.tasks.abort.cancel();
-            self.tasks.ended().await;
+        self.tasks.closing().cancel();
+        if tokio::time::timeout(self.close_grace, self.tasks.finished()).await.is_err() {
+            self.tasks.abort().cancel();
+            self.tasks.finished().await;
         }
     }
 }
 
 impl Drop for GatewayAttachment {
     fn drop(&mut self) {
-        self.tasks.closing.cancel();
-        self.tasks.abort.cancel();
+        self.tasks.closing().cancel();
+        self.tasks.abort().cancel();
     }
 }
 
-async fn accept(listener: TcpListener, desk: Desk, lanes: Arc<Lanes>) {
-    let permits = Arc::new(Semaphore::new(desk.limits.connections));
+async fn accept(listener: TcpListener, context: ConnectionContext, workers: Arc<WorkerPool>) {
+    let permits = Arc::new(Semaphore::new(context.limits.connections));
     loop {
         let next = async {
             let permit = permits.clone().acquire_owned().await;
             (permit, listener.accept().await)
         };
-        let Some((permit, accepted)) = desk.tasks.closing.run_until_cancelled(next).await else { return };
+        let Some((permit, accepted)) = context.tasks.closing().run_until_cancelled(next).await else { return };
         match (permit, accepted) {
             (Ok(permit), Ok((stream, _))) => {
-                if let Err(error) = hand_over(stream, &desk, &lanes, permit) {
+                if let Err(error) = hand_over(stream, &context, &workers, permit) {
                     tracing::warn!(%error, "cannot serve a connection");
                 }
             }
@@ -104,42 +108,48 @@ async fn accept(listener: TcpListener, desk: Desk, lanes: Arc<Lanes>) {
     }
 }
 
-/// Gives a connection to the next lane: a listener that many call would keep one busy and the others idle.
-fn hand_over(stream: TcpStream, desk: &Desk, lanes: &Lanes, permit: OwnedSemaphorePermit) -> io::Result<()> {
-    let (stream, lane) = (stream.into_std()?, lanes.next()?);
+/// Hands a connection to the next worker, so that the clients of one listener share all workers.
+fn hand_over(
+    stream: TcpStream,
+    context: &ConnectionContext,
+    workers: &WorkerPool,
+    permit: OwnedSemaphorePermit,
+) -> io::Result<()> {
+    let (stream, worker) = (stream.into_std()?, workers.next()?);
     let stream = {
-        let _inside = lane.handle.enter();
+        let _entered = worker.runtime.enter();
         TcpStream::from_std(stream)?
     };
-    let tasks = desk.tasks.on(lane);
-    tasks.spawn(connection(stream, Arc::new(Desk { tasks: tasks.clone(), ..desk.clone() }), permit));
+    let tasks = context.tasks.on(worker);
+    let context = Arc::new(ConnectionContext { tasks: tasks.clone(), ..context.clone() });
+    drop(tasks.spawn(serve_connection(stream, context, permit)));
     Ok(())
 }
 
-async fn connection(stream: TcpStream, desk: Arc<Desk>, permit: OwnedSemaphorePermit) {
-    // Without it a stream's small frames wait for acknowledgements, 40 ms each.
+async fn serve_connection(stream: TcpStream, context: Arc<ConnectionContext>, permit: OwnedSemaphorePermit) {
+    // Without it the small frames of a stream wait for acknowledgements, 40 ms each.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let tasks = desk.tasks.clone();
-    let service = service_fn(move |request| service::serve(desk.clone(), request));
-    let served = http1::Builder::new()
+    let tasks = context.tasks.clone();
+    let service = service_fn(move |request| service::serve(context.clone(), request));
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(served);
+    tokio::pin!(connection);
     let ended = tokio::select! {
-        ended = served.as_mut() => Some(ended),
-        () = tasks.closing.cancelled() => None,
+        ended = connection.as_mut() => Some(ended),
+        () = tasks.closing().cancelled() => None,
     };
     let ended = if ended.is_some() {
         ended
     } else {
-        served.as_mut().graceful_shutdown();
-        tasks.abort.run_until_cancelled(served).await
+        connection.as_mut().graceful_shutdown();
+        tasks.abort().run_until_cancelled(connection).await
     };
     if let Some(Err(error)) = ended {
-        tracing::debug!(%error, "a connection ended badly");
+        tracing::debug!(%error, "a connection ended with an error");
     }
     drop(permit);
 }

@@ -1,192 +1,374 @@
-//! One call to a model: hold → record → send → tee → settle.
+//! One model call, from its hold in the ledger to its settlement.
+//!
+//! ```text
+//! Held → Sent → Streaming → Recorded → Ended: settled, failed or unknown
+//! ```
+//!
+//! [`ModelCall`] is this state machine and [`CallOutcome`] its result. A call is held and its request recorded before
+//! it is sent. Its end is recorded before it is settled. A call that is dropped after it was sent records itself as
+//! given up.
+//!
+//! A call passes these files, in this order:
+//!
+//! 1. `service.rs` authenticates the client and reads the body of the request.
+//! 2. `call/handler.rs` checks the policy, then drives the call from hold to response.
+//! 3. `request_fields.rs` reads the model and the upper bound of the usage from the body.
+//! 4. `call/billing.rs` makes the ledger operations: hold, settle, fail.
+//! 5. `call.rs` (this file) changes the state and makes the events for the journal.
+//! 6. `call/batch_writer.rs` writes ledger operations and events, those of one tick together.
+//! 7. `call/tee.rs` forwards the response to the client and stores a copy.
+//! 8. `meter.rs` reads the usage from the response while it passes.
+//! 9. `call/outcome.rs` decides how the end of the call is billed.
+//!
+//! Not here: the service that answers, which is behind the port `upstream.rs`.
+
+mod batch_writer;
+mod billing;
+mod handler;
+mod outcome;
+mod tee;
 
 use std::{
-    pin::Pin,
+    io,
     sync::Arc,
-    task::{Context, Poll, ready},
+    time::{Duration, Instant},
 };
 
+use base::error_chain;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use http::{Response, header, request::Parts};
-use http_body_util::Either;
-use policy::Action;
-use protocol::{BudgetExceeded, CallId, ErrorData, EventBody, EventDraft};
-use uuid::Uuid;
+use protocol::{BodyRef, CallId, EventBody, EventDraft, LlmCall, ModelRequest, ModelResponse, UpstreamError};
+use store::{BodyKind, LedgerOperation};
+use tokio::sync::oneshot;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{
-    ask::Ask,
+    attachment::AttachmentTasks,
     endpoint::ModelEndpoint,
-    headers,
-    identity::GatewayIdentity,
-    query,
-    record::{CallRecord, Ending, describe},
-    refusal::{Refusal, ResponseBody},
-    service::Desk,
-    tee::{Allowance, Head, Tee},
-    upstream::{UpstreamFailure, UpstreamRequest, UpstreamResponse},
+    identity::{GatewayIdentity, TurnGuard},
+    meter::MeterReading,
+    refusal::CallRefusal,
+    request_fields::RequestFields,
+    service::ConnectionContext,
+    upstream::{UpstreamFailure, UpstreamRequest},
 };
 
-/// Makes the calls of one session.
-#[derive(Clone)]
-pub(crate) struct Caller {
-    pub(crate) identity: Arc<GatewayIdentity>,
-    pub(crate) desk: Arc<Desk>,
+use batch_writer::{InFlightGuard, JournalEntry, WriteOperation};
+use billing::CallBill;
+
+pub(crate) use batch_writer::{BatchWriter, WriteError};
+pub(crate) use billing::Billing;
+pub(crate) use handler::CallHandler;
+pub(crate) use outcome::{CallFacts, CallOutcome};
+pub(crate) use tee::Tee;
+
+/// A call that is held in the ledger, or about to be.
+///
+/// Dropped in the state `Sent` or `Streaming`, it records itself as given up.
+struct ModelCall {
+    id: CallId,
+    state: CallState,
+    identity: Arc<GatewayIdentity>,
+    tasks: AttachmentTasks,
+    bill: CallBill,
+    endpoint: ModelEndpoint,
+    model: String,
+    started: Instant,
+    /// The turn ends only after its calls are recorded.
+    turn: Option<TurnGuard>,
+    /// Counts the call for its worker, and keeps its attachment open until the call is recorded.
+    _in_flight: (InFlightGuard, TaskTrackerToken),
 }
 
-impl Caller {
-    /// Makes a call, which goes on when the client leaves.
-    pub(crate) async fn call(
-        &self,
-        endpoint: ModelEndpoint,
-        parts: &Parts,
-        body: Bytes,
-    ) -> Result<Response<ResponseBody>, Refusal> {
-        let ask = Ask::read(endpoint, parts.uri.path(), &body)?;
-        self.allow(&ask.model)?;
-        let request = self.request(endpoint, parts, body, &ask)?;
-        let call = Box::pin(self.clone().send(ask, request));
-        CallUnderWay { call: Some(call), desk: self.desk.clone() }.await
-    }
+/// How far a call has come. Each state is entered once, in this order.
+#[derive(Debug, PartialEq, Eq)]
+enum CallState {
+    /// Waits for the ledger. Nothing was written.
+    New,
+    /// Held in the ledger. The request has not left.
+    Held,
+    /// The request is recorded and may have reached the upstream.
+    Sent,
+    /// The response has been arriving for a while, and the ledger says so.
+    Streaming,
+    /// The end is handed to the journal. A dropped call writes nothing from here on.
+    Recorded,
+    /// The ledger operation that closes the call was submitted.
+    Ended(CallOutcome),
+}
 
-    /// Lets only models through that the policy names.
-    fn allow(&self, model: &str) -> Result<(), Refusal> {
-        let Some(policy) = &self.identity.policy else { return Ok(()) };
-        let decision = policy.decide(&Action::Model(model.to_owned()));
-        if decision.is_allowed() {
-            return Ok(());
-        }
-        let refusal = Refusal::ModelDenied { model: model.to_owned(), rule: decision.rule };
-        let code = refusal.code().map(|code| code.as_str().to_owned());
-        self.tell(EventBody::Error(ErrorData { message: refusal.to_string(), code, details: None }));
-        Err(refusal)
-    }
+/// How a call ended.
+struct CallEnd {
+    /// The HTTP status that the client got.
+    status: u16,
+    /// The response, as far as it arrived. `None` if the upstream sent none.
+    response: Option<ReceivedResponse>,
+    /// The error on the side of the upstream.
+    failure: Option<String>,
+    /// Whether the request may have reached the upstream.
+    reached_upstream: bool,
+    duration: Duration,
+}
 
-    /// Says which limit a call would have passed, where that is why it was refused.
-    fn tell_limit(&self, refusal: &Refusal) {
-        let limit = match refusal {
-            Refusal::BudgetSpent(spent) => spent.limit.name,
-            Refusal::TooDear(_) => "budget_usd",
-            _ => return,
+/// A response, as far as it arrived.
+struct ReceivedResponse {
+    body: Bytes,
+    stream: bool,
+    reading: MeterReading,
+    time_to_first_byte: Duration,
+    /// The id of the call at a proxy behind the gateway.
+    upstream_call_id: Option<String>,
+}
+
+impl ModelCall {
+    /// Holds a call in the ledger and records its request. Returns when both are written; only then may it be sent.
+    ///
+    /// Fails if a budget does not allow the call, or if the ledger or the journal cannot be written.
+    async fn hold(
+        context: &ConnectionContext,
+        identity: Arc<GatewayIdentity>,
+        fields: RequestFields,
+        request: &UpstreamRequest,
+    ) -> Result<Self, CallRefusal> {
+        let (bill, hold) = context.billing.hold(&identity, request.endpoint, &fields, &request.call)?;
+        let tasks = context.tasks.clone();
+        let mut call = Self {
+            id: request.call.clone(),
+            state: CallState::New,
+            turn: identity.turn.join(),
+            identity,
+            bill,
+            endpoint: request.endpoint,
+            model: fields.model,
+            started: Instant::now(),
+            _in_flight: (tasks.writer().begin_call(), tasks.token()),
+            tasks,
         };
-        self.tell(EventBody::BudgetExceeded(BudgetExceeded { limit: limit.to_owned(), message: refusal.to_string() }));
+        if let Err(refusal) = call.write_request(hold, fields.stream, request).await {
+            if call.state == CallState::Held {
+                // It was not recorded, so it is not sent and costs nothing.
+                call.settle(CallOutcome::Failed(refusal.to_string())).await;
+            }
+            return Err(refusal);
+        }
+        Ok(call)
     }
 
-    fn tell(&self, body: EventBody) {
-        if let Err(error) = self.identity.journal.append(EventDraft::daemon(body).in_turn(self.identity.turn.get())) {
-            tracing::error!(%error, "cannot record why a call was refused");
+    /// Notes that the request is about to leave.
+    fn mark_sent(&mut self) {
+        self.state = CallState::Sent;
+    }
+
+    /// Notes in the ledger, once, that the response has been arriving for a while.
+    fn mark_streaming(&mut self) {
+        if self.state == CallState::Sent {
+            self.state = CallState::Streaming;
+            self.bill.mark_streaming();
         }
     }
 
-    fn request(
-        &self,
-        endpoint: ModelEndpoint,
-        parts: &Parts,
-        body: Bytes,
-        ask: &Ask,
-    ) -> Result<UpstreamRequest, Refusal> {
-        let call = new_call()?;
-        Ok(UpstreamRequest {
-            endpoint,
-            method: parts.method.clone(),
-            path_and_query: parts
-                .uri
-                .path_and_query()
-                .map_or_else(|| "/".to_owned(), |path| query::without_credentials(path.as_str())),
-            headers: headers::outward(&parts.headers),
+    /// Returns the time since the call was made.
+    fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Records the end of the call, then settles it. Returns when both are written.
+    async fn finish(mut self, mut end: CallEnd) {
+        let body = match &mut end.response {
+            Some(response) => {
+                let body = std::mem::take(&mut response.body);
+                self.store_body(BodyKind::Answer, body)
+                    .await
+                    .inspect_err(|error| tracing::error!(%error, call = %self.id, "cannot store the response body"))
+                    .ok()
+            }
+            None => None,
+        };
+        let outcome = end.outcome(self.bill.is_free());
+        let entry = self.journal_entry(self.end_events(end, body, &outcome));
+        self.state = CallState::Recorded;
+        if let Err(error) = self.tasks.writer().submit(WriteOperation::Record(entry)).await {
+            tracing::error!(error = error_chain(&error), call = %self.id, "cannot record the end of a call");
+        }
+        self.tasks.schedule_sync(&self.identity);
+        self.settle(outcome).await;
+    }
+
+    /// Closes the call in the ledger.
+    async fn settle(&mut self, outcome: CallOutcome) {
+        let settlement = self.bill.settlement(&outcome);
+        self.state = CallState::Ended(outcome);
+        if let Err(error) = self.tasks.writer().submit(WriteOperation::Settle(settlement)).await {
+            tracing::error!(error = error_chain(&error), call = %self.id, "cannot write the end of a call to the ledger");
+        }
+        tracing::debug!(call = %self.id, state = ?self.state, "the call ended");
+    }
+
+    /// Records and settles a dropped call without waiting for the disk.
+    fn give_up(&self) {
+        let end = CallEnd {
+            status: 0,
+            response: None,
+            failure: Some(UpstreamFailure::SessionEnded.to_string()),
+            reached_upstream: true,
+            duration: self.elapsed(),
+        };
+        let outcome = end.outcome(self.bill.is_free());
+        if let Err(error) = self.identity.journal.store(&self.end_events(end, None, &outcome)) {
+            tracing::error!(error = error_chain(&error), call = %self.id, "cannot record the end of a call");
+        }
+        self.bill.settle_now(&outcome);
+    }
+
+    /// Submits the hold and the event of the request.
+    async fn write_request(
+        &mut self,
+        hold: LedgerOperation,
+        stream: bool,
+        request: &UpstreamRequest,
+    ) -> Result<(), CallRefusal> {
+        let (kind, body) = (BodyKind::Request, request.body.clone());
+        if self.identity.bodies.is_short(kind, body.len()) {
+            let body = self.identity.store_body(kind, body).map_err(not_stored)?;
+            let entry = self.request_entry(stream, request, body);
+            return self.submit_hold(hold, Some(entry)).await;
+        }
+        // A long body is stored only for a call that the budgets allow.
+        self.submit_hold(hold, None).await?;
+        let body = self.store_body(kind, body).await.map_err(not_stored)?;
+        let entry = self.request_entry(stream, request, body);
+        Ok(self.tasks.writer().submit(WriteOperation::Record(entry)).await?)
+    }
+
+    async fn submit_hold(&mut self, hold: LedgerOperation, entry: Option<JournalEntry>) -> Result<(), CallRefusal> {
+        let written = self.tasks.writer().submit(WriteOperation::Hold { hold, entry }).await;
+        if !matches!(written, Err(WriteError::Ledger(_))) {
+            self.state = CallState::Held;
+        }
+        Ok(written?)
+    }
+
+    /// Stores a body as far as the retention rules allow, and returns its reference.
+    ///
+    /// The worker stores a short body itself. For a long one it may have to create a file, which on a busy file system
+    /// takes longer than many calls, so another thread does that.
+    async fn store_body(&self, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
+        if self.identity.bodies.is_short(kind, bytes.len()) {
+            return self.identity.store_body(kind, bytes);
+        }
+        let (sender, stored) = oneshot::channel();
+        let identity = self.identity.clone();
+        self.tasks.spawn_blocking(move || {
+            // Without a receiver the worker has shut down, and nothing can be done with the reference.
+            let _ = sender.send(identity.store_body(kind, bytes));
+        });
+        stored.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()))
+    }
+
+    fn request_entry(&self, stream: bool, request: &UpstreamRequest, body: BodyRef) -> JournalEntry {
+        let request = ModelRequest {
+            call_id: self.id.clone(),
+            path: format!("{} {}", request.method, request.path_and_query),
+            model: Some(self.model.clone()),
+            stream,
             body,
-            model: ask.model.clone(),
-            stream: ask.stream,
-            call,
-            session: self.identity.session.clone(),
-            account: self.identity.account.clone(),
-            run: self.identity.run.clone(),
-            attempt: self.identity.attempt,
-            user: self.identity.user.clone(),
+        };
+        self.journal_entry(vec![self.draft(self.endpoint.dialect().request_event(request))])
+    }
+
+    /// Returns the events that record the end of the call. `body` refers to the stored response.
+    fn end_events(&self, end: CallEnd, body: Option<BodyRef>, outcome: &CallOutcome) -> Vec<EventDraft> {
+        let CallEnd { status, response, failure, duration, .. } = end;
+        let mut events = Vec::with_capacity(3);
+        if let Some(message) = failure {
+            let status = response.is_some().then_some(status);
+            let error = UpstreamError { call_id: self.id.clone(), status, message };
+            events.push(self.draft(EventBody::UpstreamError(error)));
+        }
+        if let (Some(response), Some(body)) = (&response, body) {
+            let response = ModelResponse {
+                call_id: self.id.clone(),
+                status,
+                stream: response.stream,
+                usage: response.reading.usage,
+                stop_reason: response.reading.stop_reason.clone(),
+                body,
+            };
+            events.push(self.draft(self.endpoint.dialect().response_event(response)));
+        }
+        if self.endpoint.is_charged() {
+            events.push(self.draft(EventBody::LlmCall(self.llm_call(status, response, duration, outcome))));
+        }
+        events
+    }
+
+    fn llm_call(
+        &self,
+        status: u16,
+        response: Option<ReceivedResponse>,
+        duration: Duration,
+        outcome: &CallOutcome,
+    ) -> LlmCall {
+        let (reading, time_to_first_byte, upstream_call_id) = match response {
+            Some(response) => (response.reading, response.time_to_first_byte, response.upstream_call_id),
+            None => (MeterReading::default(), Duration::ZERO, None),
+        };
+        let costs_nothing = matches!(outcome, CallOutcome::Failed(_));
+        LlmCall {
+            call_id: self.id.clone(),
+            model: self.model.clone(),
+            model_answered: reading.model,
+            upstream: self.identity.upstream.name().to_owned(),
+            upstream_call_id,
+            usage: reading.usage,
+            cost_picos: if costs_nothing { 0 } else { self.bill.cost_picos(&reading.usage) },
+            status,
+            ttft_micros: micros(time_to_first_byte),
+            duration_micros: micros(duration),
+            stop_reason: reading.stop_reason,
+        }
+    }
+
+    fn journal_entry(&self, drafts: Vec<EventDraft>) -> JournalEntry {
+        JournalEntry { journal: self.identity.journal.clone(), drafts }
+    }
+
+    fn draft(&self, body: EventBody) -> EventDraft {
+        let turn_id = self.turn.as_ref().map(|guard| guard.turn().clone());
+        EventDraft { turn_id, ..EventDraft::daemon(body) }
+    }
+}
+
+impl Drop for ModelCall {
+    fn drop(&mut self) {
+        // A call that was not sent has nothing to record. After a restart its hold is released, because the journal
+        // has no request for it.
+        if matches!(self.state, CallState::Sent | CallState::Streaming) {
+            self.give_up();
+        }
+    }
+}
+
+impl CallEnd {
+    fn outcome(&self, free: bool) -> CallOutcome {
+        let response = self.response.as_ref();
+        CallOutcome::decide(&CallFacts {
+            response_status: response.map(|_| self.status),
+            failure: self.failure.as_deref(),
+            usage: response.map(|response| response.reading.usage).unwrap_or_default(),
+            reached_upstream: self.reached_upstream,
+            free,
         })
     }
-
-    async fn send(self, ask: Ask, request: UpstreamRequest) -> Result<Response<ResponseBody>, Refusal> {
-        let endpoint = request.endpoint;
-        let (hold, step) = self.desk.till.hold(&self.identity, endpoint, &ask, &request.call)?;
-        let record = CallRecord::open(self.identity.clone(), self.desk.tasks.clone(), hold, step, ask, &request).await;
-        let record = record.inspect_err(|refusal| self.tell_limit(refusal))?;
-        let sent = tokio::select! {
-            biased;
-            () = self.desk.tasks.abort.cancelled() => Err(UpstreamFailure::SessionEnded),
-            sent = self.identity.upstream.send(request) => sent,
-        };
-        match sent {
-            Ok(answer) => self.tee(endpoint, answer, record).await,
-            Err(failure) => {
-                let (message, reached) = (describe(&failure), failure.may_have_been_served());
-                let refusal = Refusal::from(failure);
-                let status = refusal.status().as_u16();
-                let duration = record.elapsed();
-                let ending = Ending { status, answer: None, failure: Some(message), reached, duration };
-                record.end(ending).await;
-                Err(refusal)
-            }
-        }
-    }
-
-    async fn tee(
-        &self,
-        endpoint: ModelEndpoint,
-        answer: UpstreamResponse,
-        record: CallRecord,
-    ) -> Result<Response<ResponseBody>, Refusal> {
-        let text = |name| answer.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
-        let head = Head {
-            dialect: endpoint.dialect(),
-            status: answer.status,
-            stream: text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("text/event-stream")),
-            length: text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok()),
-            hide_usage: answer.hide_usage,
-            upstream_call_id: text(headers::CALL_ID).map(str::to_owned),
-        };
-        let limits = &self.identity.limits;
-        let allowance = Allowance { bytes: limits.answer_bytes, drain: limits.drain };
-        let headers = headers::inward(&answer.headers);
-        let tee = Tee::new(head, answer.frames, allowance, record, self.desk.tasks.clone()).gather().await?;
-        let mut response = Response::new(Either::Right(tee));
-        *response.status_mut() = answer.status;
-        *response.headers_mut() = headers;
-        Ok(response)
-    }
 }
 
-/// A name for a call that no other has.
-fn new_call() -> Result<CallId, Refusal> {
-    let mut name = *b"call_00000000000000000000000000000000";
-    Uuid::now_v7().simple().encode_lower(&mut name[5..]);
-    let name = std::str::from_utf8(&name).unwrap_or_default();
-    CallId::new(name).map_err(|_| Refusal::NotRecorded)
+fn not_stored(error: io::Error) -> CallRefusal {
+    tracing::error!(%error, "cannot store a request body");
+    CallRefusal::NotRecorded
 }
 
-/// A call whose answer has not begun. Dropped, because its client has left, it goes on in a task of its own: it may
-/// have cost something already.
-struct CallUnderWay {
-    call: Option<BoxFuture<'static, Result<Response<ResponseBody>, Refusal>>>,
-    desk: Arc<Desk>,
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-impl Future for CallUnderWay {
-    type Output = Result<Response<ResponseBody>, Refusal>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(call) = &mut self.call else { return Poll::Ready(Err(Refusal::SessionEnded)) };
-        let answer = ready!(call.as_mut().poll(context));
-        self.call = None;
-        Poll::Ready(answer)
-    }
-}
-
-impl Drop for CallUnderWay {
-    fn drop(&mut self) {
-        if let Some(call) = self.call.take() {
-            // Its answer is dropped, too, and drains by itself.
-            self.desk.tasks.spawn(async move { drop(call.await) });
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
-//! Bodies that come compressed, and how they are opened.
+//! Decompression of request and response bodies.
 //!
-//! What is forwarded, metered, recorded and searched for keys is always plain. It is opened piece by piece, because a
-//! few compressed bytes can stand for gigabytes: whoever takes the pieces says when it is enough.
+//! Bodies are forwarded, metered, recorded and searched for keys only in plain form. They are decompressed piece by
+//! piece, because a few compressed bytes can expand to gigabytes. The reader of the pieces enforces the limit.
 
 use bytes::{Buf, Bytes};
 use flate2::{Decompress, FlushDecompress, Status};
@@ -11,14 +11,14 @@ use zstd::stream::raw::{DParameter, Decoder as Zstd, Operation};
 
 use crate::upstream::{ResponseStream, UpstreamFailure};
 
-/// So much comes out at a time.
+/// The most bytes in one decompressed piece.
 const PIECE_BYTES: usize = 16 << 10;
-/// The largest window a sender may ask us to keep: what RFC 8878 wants of everybody who takes zstd over HTTP.
+/// The largest accepted zstd window, as RFC 8878 recommends for HTTP.
 const ZSTD_WINDOW_LOG: u32 = 23;
 /// The largest window of gzip and deflate.
 const FLATE_WINDOW_BITS: u8 = 15;
 
-/// How a body is compressed.
+/// The compression of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
     Gzip,
@@ -26,17 +26,17 @@ pub(crate) enum Coding {
     Zstd,
 }
 
-/// Why a body could not be opened.
+/// Why a body could not be decompressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnpackError {
-    /// It is not what its header says.
+    /// The bytes are not valid for the coding.
     Broken(Coding),
-    /// It ends before its end.
+    /// The body is incomplete.
     Cut,
 }
 
 impl Coding {
-    /// How the body behind `headers` is compressed; none: it is plain. An error names what we cannot open.
+    /// Returns the coding of the body behind `headers`; `None` if it is plain. An error holds the unsupported name.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Option<Self>, String> {
         let mut names = headers.get_all(header::CONTENT_ENCODING).iter().flat_map(|value| {
             let text = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
@@ -50,7 +50,7 @@ impl Coding {
                 "zstd" => Self::Zstd,
                 _ => return Err(name),
             };
-            // Nobody compresses twice but to make something small that is very large.
+            // Double compression has no use but decompression bombs.
             if let Some(first) = found.replace(coding) {
                 return Err(format!("{}, {name}", first.name()));
             }
@@ -58,6 +58,7 @@ impl Coding {
         Ok(found)
     }
 
+    /// Returns the name of the coding in HTTP.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -66,7 +67,7 @@ impl Coding {
         }
     }
 
-    /// Opens a body that has all come; none: more than `limit` bytes are in it.
+    /// Decompresses a complete body; `None` if it has more than `limit` bytes.
     pub(crate) fn unpack(self, mut body: Bytes, limit: usize) -> Result<Option<Bytes>, UnpackError> {
         let mut unpacker = Unpacker::new(self);
         let mut plain = Vec::new();
@@ -83,13 +84,13 @@ impl Coding {
         }
     }
 
-    /// The frames of a compressed answer, opened as they come.
+    /// Returns the frames of a compressed response, decompressed as they arrive.
     pub(crate) fn unpack_frames(self, frames: ResponseStream) -> ResponseStream {
-        let opened = Opened { frames, packed: Bytes::new(), unpacker: Unpacker::new(self) };
-        Box::pin(stream::unfold(Some(opened), |opened| async {
-            let mut opened = opened?;
-            match opened.next().await {
-                Ok(Some(piece)) => Some((Ok(piece), Some(opened))),
+        let unpacked = UnpackedFrames { frames, packed: Bytes::new(), unpacker: Unpacker::new(self) };
+        Box::pin(stream::unfold(Some(unpacked), |unpacked| async {
+            let mut unpacked = unpacked?;
+            match unpacked.next().await {
+                Ok(Some(piece)) => Some((Ok(piece), Some(unpacked))),
                 Ok(None) => None,
                 Err(failure) => Some((Err(failure), None)),
             }
@@ -100,21 +101,21 @@ impl Coding {
 impl From<UnpackError> for UpstreamFailure {
     fn from(error: UnpackError) -> Self {
         match error {
-            UnpackError::Broken(coding) => Self::Garbage(format!("its {} cannot be opened", coding.name())),
+            UnpackError::Broken(coding) => Self::Garbage(format!("invalid {} data", coding.name())),
             UnpackError::Cut => Self::Cut,
         }
     }
 }
 
-/// An answer that is opened as it comes.
-struct Opened {
+/// A response that is decompressed as it arrives.
+struct UnpackedFrames {
     frames: ResponseStream,
-    /// What has come and is not opened yet.
+    /// Bytes that have arrived and are not decompressed yet.
     packed: Bytes,
     unpacker: Unpacker,
 }
 
-impl Opened {
+impl UnpackedFrames {
     async fn next(&mut self) -> Result<Option<Bytes>, UpstreamFailure> {
         loop {
             let piece = self.unpacker.next(&mut self.packed)?;
@@ -130,54 +131,54 @@ impl Opened {
     }
 }
 
-/// Opens one body, piece by piece.
+/// Decompresses one body, piece by piece.
 struct Unpacker {
     coding: Coding,
-    /// Made when the first byte is there, which tells two kinds of deflate apart.
-    opener: Option<Opener>,
-    /// Whether what has come could be all.
-    whole: bool,
+    /// Made with the first byte, which tells the two kinds of deflate apart.
+    decoder: Option<Decoder>,
+    /// Whether the body may end here.
+    complete: bool,
 }
 
-enum Opener {
+enum Decoder {
     Flate(Decompress),
     Zstd(Zstd<'static>),
 }
 
-/// What one step took and gave.
-struct Step {
+/// The progress of one decompression step.
+struct DecodeStep {
     read: usize,
     written: usize,
-    /// Whether the compressed data has come to its end.
+    /// Whether the compressed data has ended.
     ended: bool,
 }
 
 impl Unpacker {
     fn new(coding: Coding) -> Self {
-        // An answer that has no body may still name a coding.
-        Self { coding, opener: None, whole: true }
+        // A response without a body may still name a coding, so an empty body is complete.
+        Self { coding, decoder: None, complete: true }
     }
 
-    /// Opens some of `packed`; nothing comes out when more must come first.
+    /// Decompresses the start of `packed`. Returns an empty piece if more input is needed.
     fn next(&mut self, packed: &mut Bytes) -> Result<Bytes, UnpackError> {
         let broken = UnpackError::Broken(self.coding);
         let mut piece = vec![0; PIECE_BYTES];
         let mut length = 0;
         while length < PIECE_BYTES {
-            if self.whole {
-                // Behind the end there may be one more of the same kind; deflate alone has no such thing.
+            if self.complete {
+                // Another gzip member or zstd frame may follow. Deflate has no such concept.
                 let Some(first) = packed.first() else { break };
-                if self.opener.is_some() && self.coding == Coding::Deflate {
+                if self.decoder.is_some() && self.coding == Coding::Deflate {
                     return Err(broken);
                 }
-                self.opener = Some(Opener::new(self.coding, *first).ok_or(broken)?);
-                self.whole = false;
+                self.decoder = Some(Decoder::new(self.coding, *first).ok_or(broken)?);
+                self.complete = false;
             }
-            let Some(opener) = &mut self.opener else { break };
-            let step = opener.step(packed, &mut piece[length..]).ok_or(broken)?;
+            let Some(decoder) = &mut self.decoder else { break };
+            let step = decoder.step(packed, &mut piece[length..]).ok_or(broken)?;
             packed.advance(step.read);
             length += step.written;
-            self.whole = step.ended;
+            self.complete = step.ended;
             if step.read == 0 && step.written == 0 && !step.ended {
                 break;
             }
@@ -186,33 +187,33 @@ impl Unpacker {
         Ok(piece.into())
     }
 
-    /// Nothing more comes.
+    /// Fails if the body is incomplete at the end of the input.
     fn finish(&self) -> Result<(), UnpackError> {
-        if self.whole { Ok(()) } else { Err(UnpackError::Cut) }
+        if self.complete { Ok(()) } else { Err(UnpackError::Cut) }
     }
 }
 
-impl Opener {
+impl Decoder {
     fn new(coding: Coding, first: u8) -> Option<Self> {
         Some(match coding {
             Coding::Gzip => Self::Flate(Decompress::new_gzip(FLATE_WINDOW_BITS)),
-            // By its RFC it has a zlib header, and some servers leave that out.
+            // The RFC requires a zlib header, but some servers omit it.
             Coding::Deflate => Self::Flate(Decompress::new(first & 0x0f == 8)),
             Coding::Zstd => {
-                let mut decoder = Zstd::new().ok()?;
-                decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG)).ok()?;
-                Self::Zstd(decoder)
+                let mut zstd = Zstd::new().ok()?;
+                zstd.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG)).ok()?;
+                Self::Zstd(zstd)
             }
         })
     }
 
-    /// Takes one step; none: this cannot be opened.
-    fn step(&mut self, packed: &[u8], piece: &mut [u8]) -> Option<Step> {
+    /// Does one step; `None` if the data is invalid.
+    fn step(&mut self, packed: &[u8], piece: &mut [u8]) -> Option<DecodeStep> {
         match self {
             Self::Flate(stream) => {
                 let (read, written) = (stream.total_in(), stream.total_out());
                 let status = stream.decompress(packed, piece, FlushDecompress::None).ok()?;
-                Some(Step {
+                Some(DecodeStep {
                     read: usize::try_from(stream.total_in() - read).ok()?,
                     written: usize::try_from(stream.total_out() - written).ok()?,
                     ended: status == Status::StreamEnd,
@@ -221,7 +222,7 @@ impl Opener {
             Self::Zstd(stream) => {
                 let status = stream.run_on_buffers(packed, piece).ok()?;
                 let (read, written) = (status.bytes_read, status.bytes_written);
-                Some(Step { read, written, ended: status.remaining == 0 })
+                Some(DecodeStep { read, written, ended: status.remaining == 0 })
             }
         }
     }
@@ -256,7 +257,7 @@ mod tests {
     const ALL: [Coding; 3] = [Coding::Gzip, Coding::Deflate, Coding::Zstd];
 
     #[test]
-    fn each_coding_is_opened_however_it_is_cut() {
+    fn each_coding_is_unpacked_for_any_frame_size() {
         let text = b"data: {\"usage\":1}\n\n".repeat(3_000);
         for coding in ALL {
             let packed = packed(coding, &text);
@@ -264,20 +265,20 @@ mod tests {
             for size in [1, 7, 4096] {
                 let frames: Vec<_> = packed.chunks(size).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
                 let frames = coding.unpack_frames(Box::pin(stream::iter(frames)));
-                let opened = tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(frames.fold(
+                let unpacked = tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(frames.fold(
                     Vec::new(),
                     |mut all, piece| async move {
                         all.extend_from_slice(&piece.unwrap());
                         all
                     },
                 ));
-                assert!(opened == text, "{coding:?} in pieces of {size}");
+                assert!(unpacked == text, "{coding:?} in pieces of {size}");
             }
         }
     }
 
     #[test]
-    fn deflate_is_opened_without_its_header_too() {
+    fn deflate_without_a_zlib_header_is_unpacked() {
         let mut writer = write::DeflateEncoder::new(Vec::new(), Compression::default());
         writer.write_all(b"hello hello").unwrap();
         let packed = Bytes::from(writer.finish().unwrap());
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_joined_is_opened_as_one() {
+    fn concatenated_members_are_unpacked_as_one_body() {
         for coding in [Coding::Gzip, Coding::Zstd] {
             let joined = [packed(coding, b"one "), packed(coding, b"two")].concat();
             assert_eq!(coding.unpack(joined.into(), 100).unwrap().unwrap(), "one two", "{coding:?}");
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_left_as_soon_as_it_is_too_large() {
+    fn decompression_bomb_is_abandoned_at_the_limit() {
         for coding in ALL {
             let bomb = packed(coding, &vec![0; 4 << 20]);
             assert!(bomb.len() < 8 << 10, "{coding:?} of {} bytes", bomb.len());
@@ -302,19 +303,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_or_cut_is_told_apart_from_what_is_whole() {
+    fn invalid_incomplete_and_complete_bodies_are_distinguished() {
         for coding in ALL {
             let whole = packed(coding, b"hello hello hello");
             assert_eq!(coding.unpack(whole.slice(..whole.len() - 1), 100), Err(UnpackError::Cut), "{coding:?}");
-            // Not even a block of deflate without a header begins like this.
-            let told = coding.unpack(Bytes::from_static(b"\x07 is something else"), 100);
-            assert_eq!(told, Err(UnpackError::Broken(coding)));
+            // These bytes are not valid for deflate without a header either.
+            let result = coding.unpack(Bytes::from_static(b"\x07 is something else"), 100);
+            assert_eq!(result, Err(UnpackError::Broken(coding)));
             assert_eq!(coding.unpack(Bytes::new(), 100), Ok(Some(Bytes::new())));
         }
     }
 
     #[test]
-    fn a_coding_is_read_off_its_header() {
+    fn coding_is_read_from_the_header() {
         let read = |values: &[&'static str]| {
             let mut headers = HeaderMap::new();
             for value in values {
@@ -332,12 +333,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_opened_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0..60usize) {
+        fn arbitrary_bytes_never_exceed_the_limit(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0..60usize) {
             for coding in ALL {
-                let mut spoilt = packed(coding, &bytes).to_vec();
-                let at = at % spoilt.len();
-                spoilt[at] ^= 0x55;
-                for bytes in [bytes.clone(), spoilt] {
+                let mut corrupted = packed(coding, &bytes).to_vec();
+                let at = at % corrupted.len();
+                corrupted[at] ^= 0x55;
+                for bytes in [bytes.clone(), corrupted] {
                     if let Ok(Some(plain)) = coding.unpack(bytes.into(), 1 << 16) {
                         prop_assert!(plain.len() <= 1 << 16);
                     }

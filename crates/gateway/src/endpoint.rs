@@ -1,11 +1,11 @@
-//! What can be called, and in whose words.
+//! The routes of a listener, and the API dialect of each.
 //!
 //! The list is closed: a path that is not here does not exist on a session's listener.
 
 use http::{HeaderMap, Method};
 use protocol::{EventBody, ModelRequest, ModelResponse};
 
-/// Whose API a client speaks: decides the shape of errors, streams and usage.
+/// The API that a client uses. It determines the format of errors, streams and usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ApiDialect {
     /// Anthropic Messages.
@@ -17,7 +17,7 @@ pub enum ApiDialect {
 }
 
 impl ApiDialect {
-    /// What a caller most likely speaks, where the path does not say.
+    /// Returns the most likely dialect of a request whose path does not determine it.
     pub(crate) fn guess(path: &str, headers: &HeaderMap) -> Self {
         if path.starts_with("/v1beta") || headers.contains_key("x-goog-api-key") {
             Self::Gemini
@@ -31,7 +31,7 @@ impl ApiDialect {
         }
     }
 
-    /// The journal's event for a request.
+    /// Returns the journal event for a request.
     pub(crate) fn request_event(self, request: ModelRequest) -> EventBody {
         match self {
             Self::Anthropic => EventBody::AnthropicRequest(request),
@@ -40,7 +40,7 @@ impl ApiDialect {
         }
     }
 
-    /// The journal's event for an answer.
+    /// Returns the journal event for a response.
     pub(crate) fn response_event(self, response: ModelResponse) -> EventBody {
         match self {
             Self::Anthropic => EventBody::AnthropicResponse(response),
@@ -50,7 +50,7 @@ impl ApiDialect {
     }
 }
 
-/// A call that reaches a model.
+/// An endpoint of a model API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ModelEndpoint {
     /// `POST /v1/messages`
@@ -68,7 +68,7 @@ pub enum ModelEndpoint {
 }
 
 impl ModelEndpoint {
-    /// Whose words it is in.
+    /// Returns the API that the endpoint belongs to.
     pub fn dialect(self) -> ApiDialect {
         match self {
             Self::Messages | Self::CountTokens => ApiDialect::Anthropic,
@@ -77,17 +77,17 @@ impl ModelEndpoint {
         }
     }
 
-    /// Whether a model runs, so that there is something to pay.
+    /// Returns whether a call runs a model and so costs something.
     pub fn is_charged(self) -> bool {
         self != Self::CountTokens
     }
 
-    /// Whether its path names the model.
+    /// Returns whether the path names the model.
     pub(crate) fn is_gemini(self) -> bool {
         self.dialect() == ApiDialect::Gemini
     }
 
-    /// The model and the endpoint that a Gemini path names.
+    /// Returns the model and the endpoint that a Gemini path names.
     pub(crate) fn in_gemini_path(path: &str) -> Option<(&str, Self)> {
         let rest = path.strip_prefix("/v1beta/models/").or_else(|| path.strip_prefix("/v1/models/"))?;
         let (model, action) = rest.split_once(':')?;
@@ -101,16 +101,16 @@ impl ModelEndpoint {
     }
 }
 
-/// The model that a path of the list of models names, as it is written there.
+/// Returns the model that a path below `/models` names, still percent-encoded.
 pub(crate) fn in_models_path(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("/v1beta/models/").or_else(|| path.strip_prefix("/v1/models/"))?;
     (!rest.is_empty()).then_some(rest)
 }
 
-/// What a request line asks for.
+/// The route of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// A sign of life: `HEAD /`, `HEAD /api/hello`.
+    /// A health check: `HEAD /`, `HEAD /api/hello`.
     Hello,
     /// `GET /v1/models`, `GET /v1beta/models`
     Models,
@@ -118,16 +118,16 @@ pub(crate) enum Route {
     Model,
     /// A call to a model.
     Call(ModelEndpoint),
-    /// `GET /v1/responses`: a client asks for a WebSocket; it falls back to `POST` when told no.
+    /// `GET /v1/responses`: a client tries a WebSocket and falls back to `POST` when refused.
     WebSocket,
-    /// A path that exists, with a method it does not take.
+    /// A known path with a method that it does not accept.
     WrongMethod,
-    /// Nothing of ours.
+    /// An unknown path.
     Unknown,
 }
 
 impl Route {
-    /// Reads method and path.
+    /// Returns the route of a method and path.
     pub(crate) fn of(method: &Method, path: &str) -> Self {
         let (route, allowed) = match path {
             "/" | "/api/hello" => (Self::Hello, Method::HEAD),
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gemini_path_names_model_and_endpoint() {
+    fn gemini_path_names_model_and_endpoint() {
         let path = "/v1beta/models/gemini-2.5-pro:streamGenerateContent";
         assert_eq!(ModelEndpoint::in_gemini_path(path), Some(("gemini-2.5-pro", ModelEndpoint::StreamGenerateContent)));
         for path in ["/v1beta/models/a/b:generateContent", "/v1beta/models/:generateContent", "/v1beta/models/m:embed"]

@@ -1,28 +1,28 @@
-//! Which headers may leave, and which may come back.
+//! Filters for the headers of requests and responses.
 //!
-//! Outward everything passes but credentials, cookies, accounting headers of other proxies and what
-//! belongs to the connection: a vendor's beta headers must arrive untouched. Inward only a list passes.
+//! A request keeps all headers but credentials, cookies, connection headers and accounting headers of other proxies, so
+//! that the vendor's beta headers arrive unchanged. A response keeps only listed headers.
 
 use http::{HeaderMap, HeaderName, header};
 
-/// Under which name a LiteLLM proxy keeps a call in its own accounts.
+/// The header in which a LiteLLM proxy returns its id of a call.
 pub(crate) const CALL_ID: HeaderName = HeaderName::from_static("x-litellm-call-id");
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
-/// The headers of a request that may leave.
-pub(crate) fn outward(headers: &HeaderMap) -> HeaderMap {
+/// Returns the headers of a request that may be sent upstream.
+pub(crate) fn for_upstream(headers: &HeaderMap) -> HeaderMap {
     let named = named_by_connection(headers);
-    let may_leave = |name: &HeaderName| {
-        may_leave(name.as_str()) && !named.iter().any(|other| other.eq_ignore_ascii_case(name.as_str()))
+    let is_allowed = |name: &HeaderName| {
+        may_be_sent(name.as_str()) && !named.iter().any(|other| other.eq_ignore_ascii_case(name.as_str()))
     };
-    pick(headers, may_leave)
+    pick(headers, is_allowed)
 }
 
-/// The headers of an answer that the agent may see.
-pub(crate) fn inward(headers: &HeaderMap) -> HeaderMap {
-    pick(headers, |name| may_come_back(name.as_str()))
+/// Returns the headers of a response that the client may see.
+pub(crate) fn for_client(headers: &HeaderMap) -> HeaderMap {
+    pick(headers, |name| may_be_returned(name.as_str()))
 }
 
 fn pick(headers: &HeaderMap, wanted: impl Fn(&HeaderName) -> bool) -> HeaderMap {
@@ -33,7 +33,7 @@ fn pick(headers: &HeaderMap, wanted: impl Fn(&HeaderName) -> bool) -> HeaderMap 
     picked
 }
 
-/// The tokens a request carries, wherever its client puts them; some send the same one twice.
+/// Returns the tokens of a request from all headers in which clients send them. Some clients send one token twice.
 pub(crate) fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = text(header::AUTHORIZATION).and_then(|value| {
@@ -43,9 +43,9 @@ pub(crate) fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     bearer.into_iter().chain(text(API_KEY)).chain(text(GOOG_API_KEY))
 }
 
-fn may_leave(name: &str) -> bool {
-    let credential = matches!(name, "authorization" | "x-api-key" | "x-goog-api-key" | "cookie" | "api-key");
-    let of_the_connection = matches!(
+fn may_be_sent(name: &str) -> bool {
+    let is_credential = matches!(name, "authorization" | "x-api-key" | "x-goog-api-key" | "cookie" | "api-key");
+    let is_hop_by_hop = matches!(
         name,
         "connection"
             | "keep-alive"
@@ -57,13 +57,13 @@ fn may_leave(name: &str) -> bool {
             | "content-length"
             | "expect"
     );
-    // A compressed answer could not be metered on its way, so none is asked for.
-    let of_the_answer = name == "accept-encoding";
-    let of_a_proxy = name.starts_with("proxy-") || name.starts_with("x-litellm-");
-    !(credential || of_the_connection || of_the_answer || of_a_proxy)
+    // A compressed response could not be metered while it passes, so none is requested.
+    let is_encoding = name == "accept-encoding";
+    let is_proxy_header = name.starts_with("proxy-") || name.starts_with("x-litellm-");
+    !(is_credential || is_hop_by_hop || is_encoding || is_proxy_header)
 }
 
-fn may_come_back(name: &str) -> bool {
+fn may_be_returned(name: &str) -> bool {
     match name {
         "content-type" | "retry-after" | "retry-after-ms" | "request-id" | "x-request-id" | "x-should-retry"
         | "cf-ray" => true,
@@ -71,7 +71,7 @@ fn may_come_back(name: &str) -> bool {
     }
 }
 
-/// Headers that the client declared to belong to its connection (RFC 9110 §7.6.1).
+/// Returns the headers that the client listed in `Connection` (RFC 9110 §7.6.1).
 fn named_by_connection(headers: &HeaderMap) -> Vec<&str> {
     headers
         .get_all(header::CONNECTION)
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_and_connection_headers_stay() {
+    fn credentials_and_connection_headers_are_not_sent_upstream() {
         let sent = headers(&[
             ("authorization", "Bearer t"),
             ("x-api-key", "t"),
@@ -106,27 +106,27 @@ mod tests {
             ("anthropic-version", "2023-06-01"),
             ("x-stainless-lang", "js"),
         ]);
-        let mut left: Vec<_> = outward(&sent).into_iter().filter_map(|(name, _)| name).collect();
-        left.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-        assert_eq!(left, ["anthropic-beta", "anthropic-version", "x-stainless-lang"]);
+        let mut sent: Vec<_> = for_upstream(&sent).into_iter().filter_map(|(name, _)| name).collect();
+        sent.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        assert_eq!(sent, ["anthropic-beta", "anthropic-version", "x-stainless-lang"]);
     }
 
     #[test]
-    fn an_answer_brings_only_what_is_listed() {
-        let came = headers(&[
+    fn response_keeps_only_listed_headers() {
+        let received = headers(&[
             ("content-type", "application/json"),
             ("set-cookie", "a=b"),
             ("anthropic-ratelimit-tokens-remaining", "5"),
             ("x-internal", "secret"),
             ("transfer-encoding", "chunked"),
         ]);
-        let names: Vec<_> = inward(&came).keys().map(|name| name.as_str().to_owned()).collect();
+        let names: Vec<_> = for_client(&received).keys().map(|name| name.as_str().to_owned()).collect();
         assert_eq!(names.len(), 2);
         assert!(names.contains(&"anthropic-ratelimit-tokens-remaining".to_owned()));
     }
 
     #[test]
-    fn the_token_is_found_in_each_of_its_places() {
+    fn token_is_found_in_each_header() {
         let found = |lines| tokens(&headers(lines)).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(found(&[("authorization", "bearer  t1 "), ("x-api-key", "t2")]), ["t1", "t2"]);
         assert_eq!(found(&[("x-goog-api-key", "t3")]), ["t3"]);

@@ -1,140 +1,112 @@
-//! Who calls: everything the gateway knows about the session behind a listener or a key.
+//! The identity of a caller: everything the gateway knows about the session behind a listener or key.
 
-use std::{
-    io,
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
-use base::lock;
 use bytes::Bytes;
 use policy::EffectivePolicy;
 use protocol::{BodyRef, SessionId, TurnId};
 use store::{BodyKind, Journal, UsageLimit};
-use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::{bodies::BodyStore, keep::BodyRetention, token::SessionToken, upstream::Upstream};
+use crate::{body_store::BodyStore, retention::BodyRetention, token::SessionToken, upstream::Upstream};
 
-/// Whoever a call belongs to. Nothing a client sends can change it.
+/// The session, account and key that calls belong to. Nothing that a client sends can change it.
 #[derive(Clone)]
 pub struct GatewayIdentity {
     /// The session.
     pub session: SessionId,
-    /// The only token that is taken for it.
+    /// The only token that authenticates the session.
     pub token: SessionToken,
-    /// The account that pays: the `end_user` of every bill.
+    /// The account that pays. Sent upstream as `end_user`.
     pub account: Arc<str>,
-    /// The person.
+    /// The user, if known.
     pub user: Option<Arc<str>>,
-    /// Name of the key its calls come with, if it is one of `viv keys`.
+    /// The name of the key, if the calls use one of `viv keys`.
     pub key: Option<Arc<str>>,
-    /// Which agent calls.
+    /// The agent that makes the calls.
     pub agent: Option<Arc<str>>,
-    /// The run its calls are counted under; the session's id unless a task says otherwise.
+    /// The run that calls are counted for: the session's id, unless a task names another.
     pub run: Arc<str>,
-    /// Which attempt of the run, from 1.
+    /// The attempt within the run, from 1.
     pub attempt: u32,
-    /// Where its calls are recorded.
+    /// The journal that records the calls.
     pub journal: Arc<dyn Journal>,
-    /// Where their bodies are kept.
+    /// The store for request and response bodies.
     pub bodies: Arc<dyn BodyStore>,
-    /// The turn that is running, for the records.
-    pub turn: CurrentTurn,
-    /// The model behind it.
+    /// The source of the turn that is recorded with each call.
+    pub turn: Arc<dyn TurnTracker>,
+    /// The upstream that answers the calls.
     pub upstream: Arc<dyn Upstream>,
-    /// Which models it may name; none: any.
+    /// The policy that says which models are allowed. `None` allows every model.
     pub policy: Option<Arc<EffectivePolicy>>,
-    /// What its calls must fit into, all of them.
+    /// The budgets of the calls. A call must fit into every one.
     pub budgets: Vec<UsageLimit>,
-    /// What it may use of the gateway itself.
+    /// The limits on the use of the gateway itself.
     pub limits: GatewayLimits,
 }
 
 impl GatewayIdentity {
-    /// Keeps of a body of its calls what is to be kept of it.
-    pub(crate) fn keep(&self, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
-        self.limits.keep.put(&*self.bodies, kind, bytes)
+    /// Stores a body as far as the retention rules allow, and returns its reference.
+    pub(crate) fn store_body(&self, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
+        self.limits.retention.store(&*self.bodies, kind, bytes)
     }
 }
 
-/// Why whoever shows a token is not served.
+/// The turns of a session, as far as the gateway needs them.
+pub trait TurnTracker: Send + Sync {
+    /// Joins the turn that runs now and returns a guard; `None` between turns.
+    fn join(&self) -> Option<TurnGuard>;
+}
+
+/// A call's part in a turn. Dropped when the end of the call is recorded.
+#[derive(Debug)]
+pub struct TurnGuard {
+    turn: TurnId,
+    _open: TaskTrackerToken,
+}
+
+impl TurnGuard {
+    /// Makes a guard for `turn` that keeps `open` until dropped.
+    pub fn new(turn: TurnId, open: TaskTrackerToken) -> Self {
+        Self { turn, _open: open }
+    }
+
+    /// Returns the id of the turn.
+    pub fn turn(&self) -> &TurnId {
+        &self.turn
+    }
+}
+
+/// Why a token does not authenticate a client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthenticationError {
-    /// The listener is that of a session, and the token is not its own.
-    #[error("this listener belongs to another session, or the token is missing")]
+    /// The listener belongs to a session, and the token is not the session's token.
+    #[error("the token is missing or belongs to another session")]
     OtherSession,
-    /// It is no key, or none that is good any more.
-    #[error("unknown, revoked or expired key, or none at all")]
+    /// The token is not a valid key.
+    #[error("the key is missing, unknown, revoked or expired")]
     KeyInvalid,
-    /// It may be good, and cannot be used now.
+    /// The key may be valid, but cannot be used now.
     #[error("the key cannot be used now: {0}")]
     Unavailable(String),
 }
 
-/// The turn that is running now: set by the session, joined by the gateway's calls.
-#[derive(Debug, Clone, Default)]
-pub struct CurrentTurn(Arc<Mutex<Option<Running>>>);
-
-#[derive(Debug)]
-struct Running {
-    turn: TurnId,
-    /// Its calls whose end is not on record.
-    calls: TaskTracker,
-}
-
-/// The part of a call in a turn; it ends when the call's end is on record.
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) turn: TurnId,
-    _open: TaskTrackerToken,
-}
-
-impl CurrentTurn {
-    /// Says which turn runs now, if any.
-    pub fn set(&self, turn: Option<TurnId>) {
-        *self.running() = turn.map(|turn| Running { turn, calls: TaskTracker::new() });
-    }
-
-    /// The turn that runs now.
-    pub fn get(&self) -> Option<TurnId> {
-        self.running().as_ref().map(|running| running.turn.clone())
-    }
-
-    /// Returns when no call of the turn that runs now is open: what they cost is on record then.
-    pub async fn accounted(&self) {
-        let calls = self.running().as_ref().map(|running| running.calls.clone());
-        if let Some(calls) = calls {
-            calls.close();
-            calls.wait().await;
-        }
-    }
-
-    pub(crate) fn join(&self) -> Option<Part> {
-        let running = self.running();
-        running.as_ref().map(|running| Part { turn: running.turn.clone(), _open: running.calls.token() })
-    }
-
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        lock(&self.0)
-    }
-}
-
-/// What one session may use of the gateway itself.
+/// Limits on the use of the gateway by one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatewayLimits {
-    /// Bytes of one request body.
+    /// The most bytes of one request body.
     pub request_bytes: usize,
-    /// Bytes of one answer; a longer one is cut.
+    /// The most bytes of one response. A longer response is cut off.
     pub answer_bytes: usize,
-    /// Connections open at a time; further ones wait.
+    /// The most connections open at a time. Further ones wait.
     pub connections: usize,
-    /// How long an answer is still read after its client left, so that it is metered.
+    /// How long a response is read after its client disconnected, so that the call is metered.
     pub drain: Duration,
-    /// How long running calls may take to end once the attachment is closed.
+    /// How long running calls may take to end when the attachment is closed.
     pub close_grace: Duration,
-    /// How much of the bodies of its calls is kept.
-    pub keep: BodyRetention,
-    /// Whether what is kept is compressed.
+    /// How much of the request and response bodies is stored.
+    pub retention: BodyRetention,
+    /// Whether stored bodies are compressed.
     pub compress: bool,
 }
 
@@ -146,32 +118,8 @@ impl Default for GatewayLimits {
             connections: 256,
             drain: Duration::from_secs(120),
             close_grace: Duration::from_millis(500),
-            keep: BodyRetention::Full,
+            retention: BodyRetention::Full,
             compress: false,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::FutureExt;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_turn_is_accounted_when_its_own_calls_are() {
-        let current = CurrentTurn::default();
-        assert!(current.join().is_none());
-        current.set(TurnId::new("first").ok());
-        let drained = current.join();
-        current.set(TurnId::new("second").ok());
-        assert!(current.accounted().now_or_never().is_some(), "a call of an earlier turn is waited for");
-        let (one, other) = (current.join(), current.join());
-        for open in [one, other] {
-            assert!(current.accounted().now_or_never().is_none(), "a call is open");
-            drop(open);
-        }
-        assert!(current.accounted().now_or_never().is_some());
-        drop(drained);
     }
 }

@@ -1,132 +1,127 @@
 //! The model gateway: the only way from a sandbox to a model.
 //!
-//! It serves each session's own listener, so the listener is the identity; the session's token is checked
-//! as well. A call is held, recorded, sent, handed on frame by frame, metered and settled. The agent never
-//! sees a key of ours, and nothing of ours ever sees a body changed.
+//! The gateway serves one listener for each session and checks the session's token as well. Each call is held,
+//! recorded, sent, forwarded frame by frame, metered and settled. The agent never sees a vendor key, and bodies are
+//! forwarded unchanged.
 //!
-//! Not here: what a session may reach beside models (`egress`), or when a turn starts and ends (`session`).
+//! Not here: other network traffic of a session (`egress`), or the start and end of turns (`session`).
 
-mod ask;
 mod attachment;
-mod bodies;
+mod body_store;
 mod call;
 mod coding;
-mod conceal;
+mod current_turn;
 mod endpoint;
+mod external_inputs;
 mod headers;
 mod identity;
-mod keep;
-mod lanes;
 mod meter;
 mod models;
-mod outcome;
 mod price;
 #[cfg(any(test, feature = "probe"))]
 pub mod probe;
 mod query;
-mod reach;
 mod reconcile;
-mod record;
 mod refusal;
 mod replay;
-mod scribe;
+mod request_fields;
+mod retention;
 mod scripted;
 mod service;
 mod splice;
-mod syncs;
-mod tasks;
-mod tee;
-mod till;
 mod token;
 mod translate;
 mod upstream;
+mod usage_filter;
 mod vendor;
 mod wire;
+mod workers;
 
 use std::{fmt, io, sync::Arc};
 
 use store::{Ledger, UsageLimit};
 
-use lanes::Lanes;
-use till::Till;
+use call::Billing;
+use workers::WorkerPool;
 
 pub use attachment::{GatewayAttachment, TokenLookup};
-pub use bodies::{BodyStore, MemoryBodyStore};
+pub use body_store::{BodyStore, MemoryBodyStore};
+pub use current_turn::CurrentTurn;
 pub use endpoint::{ApiDialect, ModelEndpoint};
-pub use identity::{AuthenticationError, CurrentTurn, GatewayIdentity, GatewayLimits};
-pub use keep::{BodyRetention, RedactionRules};
+pub use identity::{AuthenticationError, GatewayIdentity, GatewayLimits, TurnGuard, TurnTracker};
 pub use price::{ModelPrice, PriceSource, PriceTable, PriceTableError, TokenRates, UsageBound};
 pub use reconcile::ReconcileReport;
 pub use replay::{NormalizerError, ReplayError, ReplayUpstream, RequestNormalizer};
+pub use retention::{BodyRetention, RedactionRules};
 pub use scripted::{DEMO_SCRIPT, ModelScript, ModelScriptError, ScriptedUpstream};
 pub use token::{SessionToken, TOKEN_PREFIX};
 pub use upstream::{ResponseStream, Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse};
 pub use vendor::{VendorConfig, VendorError, VendorKind, VendorUpstream, roots_in};
 pub use wire::UpstreamTimeouts;
 
-/// What the gateway of a host is made of.
+/// The configuration of a host's gateway.
 #[derive(Clone)]
 pub struct GatewayConfig {
-    /// What models cost.
+    /// The prices of models.
     pub prices: PriceTable,
-    /// Where calls are held and charged.
+    /// The ledger that holds and charges calls.
     pub ledger: Arc<dyn Ledger>,
-    /// What all calls must fit into, beside the budgets of whoever makes them.
+    /// The budgets of the host. Every call must fit into them and into those of its identity.
     pub budgets: Vec<UsageLimit>,
 }
 
 /// The gateway of a host: serves the listeners of all its sessions.
 #[derive(Clone)]
 pub struct Gateway {
-    till: Till,
-    lanes: Arc<Lanes>,
+    billing: Billing,
+    workers: Arc<WorkerPool>,
 }
 
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gateway").field("prices", &self.till.prices.version()).finish_non_exhaustive()
+        f.debug_struct("Gateway").field("prices", &self.billing.prices.version()).finish_non_exhaustive()
     }
 }
 
 impl Gateway {
-    /// A gateway that serves nobody yet.
+    /// Makes a gateway without listeners.
     pub fn new(config: GatewayConfig) -> Self {
         let GatewayConfig { prices, ledger, budgets } = config;
-        let lanes = Arc::new(Lanes::new(ledger.clone()));
-        Self { till: Till { prices: Arc::new(prices), ledger, budgets: budgets.into() }, lanes }
+        let workers = Arc::new(WorkerPool::new(ledger.clone()));
+        Self { billing: Billing { prices: Arc::new(prices), ledger, budgets: budgets.into() }, workers }
     }
 
-    /// Where calls are held and charged.
+    /// Returns the ledger that holds and charges calls.
     pub fn ledger(&self) -> &Arc<dyn Ledger> {
-        &self.till.ledger
+        &self.billing.ledger
     }
 
-    /// What models cost.
+    /// Returns the prices of models.
     pub fn prices(&self) -> &PriceTable {
-        &self.till.prices
+        &self.billing.prices
     }
 
     /// Serves `listener` for the session `identity` until the attachment is closed or dropped.
     ///
-    /// The listener may live in another network namespace.
+    /// The listener may belong to another network namespace.
     pub fn attach(&self, listener: std::net::TcpListener, identity: GatewayIdentity) -> io::Result<GatewayAttachment> {
         let limits = identity.limits.clone();
         let identity = Arc::new(identity);
-        let admit = move |token: &str| {
-            if identity.token.admits(token) { Ok(identity.clone()) } else { Err(AuthenticationError::OtherSession) }
+        let lookup = move |token: &str| {
+            if identity.token.matches(token) { Ok(identity.clone()) } else { Err(AuthenticationError::OtherSession) }
         };
-        self.serve(listener, limits, Arc::new(admit))
+        self.serve(listener, limits, Arc::new(lookup))
     }
 
-    /// Serves `listener` for everybody whom `admit` knows by a token, until the attachment is closed or dropped.
+    /// Serves `listener` for every client that `lookup` finds by its token, until the attachment is closed or dropped.
     ///
-    /// `limits` are those of the listener; what an answer may take is said by each identity.
+    /// `limits` apply to the listener and its requests. The limits on responses come from each identity.
     pub fn serve(
         &self,
         listener: std::net::TcpListener,
         limits: GatewayLimits,
-        admit: TokenLookup,
+        lookup: TokenLookup,
     ) -> io::Result<GatewayAttachment> {
-        GatewayAttachment::serve(listener, limits, admit, self.till.clone(), self.lanes.clone())
+        GatewayAttachment::serve(listener, limits, lookup, self.billing.clone(), self.workers.clone())
     }
 }

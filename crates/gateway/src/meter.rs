@@ -1,7 +1,7 @@
-//! Reads usage, model and stop reason off an answer while it passes.
+//! The usage meter: reads usage, model and stop reason from a response while it passes.
 //!
-//! Memory is bounded by one event of a stream. A count in a stream is a total so far: a later one takes the
-//! place of an earlier one and is never added to it.
+//! Memory is bounded by one event of a stream. A count in a stream is a running total, so a later count replaces an
+//! earlier one.
 
 mod anthropic;
 mod gemini;
@@ -17,51 +17,46 @@ use crate::{endpoint::ApiDialect, upstream::UpstreamFailure};
 
 pub(crate) use sse::SseReader;
 
-/// The longest single event of a stream.
-const EVENT_BYTES: usize = 8 << 20;
+/// The most bytes of one event.
+const MAX_EVENT_BYTES: usize = 8 << 20;
 
-/// What was read off an answer.
+/// The facts that a meter read from a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Reading {
-    /// Tokens, as far as they were told.
+pub(crate) struct MeterReading {
+    /// The reported tokens.
     pub(crate) usage: Usage,
-    /// The model that answered.
+    /// The model that the response names.
     pub(crate) model: Option<String>,
-    /// Why it stopped.
+    /// The reason why the model stopped.
     pub(crate) stop_reason: Option<String>,
-    /// What it said went wrong.
+    /// The error that the response reports.
     pub(crate) error: Option<String>,
-    /// Whether the answer came to its proper end.
+    /// Whether the response is complete.
     pub(crate) complete: bool,
 }
 
-/// Watches one answer.
-pub(crate) struct Meter {
+/// Meters one response.
+pub(crate) struct UsageMeter {
     dialect: ApiDialect,
     events: Option<SseReader>,
-    reading: Reading,
+    reading: MeterReading,
 }
 
-impl Meter {
-    /// Watches an answer in `dialect` that is an event stream, or one JSON document.
+impl UsageMeter {
+    /// Makes a meter for a response in `dialect`: an event stream, or one JSON document.
     pub(crate) fn new(dialect: ApiDialect, stream: bool) -> Self {
-        Self { dialect, events: stream.then(|| SseReader::new(EVENT_BYTES)), reading: Reading::default() }
+        Self { dialect, events: stream.then(|| SseReader::new(MAX_EVENT_BYTES)), reading: MeterReading::default() }
     }
 
-    /// Whether the answer is an event stream.
-    pub(crate) fn is_stream(&self) -> bool {
-        self.events.is_some()
-    }
-
-    /// Takes the next bytes of the answer.
-    pub(crate) fn pass(&mut self, bytes: &[u8]) -> Result<(), UpstreamFailure> {
+    /// Takes the next bytes of the response. Fails if one event is too long.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), UpstreamFailure> {
         let Self { dialect, events, reading } = self;
         let Some(events) = events else { return Ok(()) };
         events.push(bytes, |data| read_event(*dialect, data, reading))
     }
 
-    /// The answer has ended; `body` is all of it.
-    pub(crate) fn finish(mut self, body: &[u8]) -> Reading {
+    /// Returns the reading of a response that has ended. `body` is the complete response.
+    pub(crate) fn finish(mut self, body: &[u8]) -> MeterReading {
         match &mut self.events {
             Some(events) => events.finish(|data| read_event(self.dialect, data, &mut self.reading)),
             None => read_document(self.dialect, body, &mut self.reading),
@@ -70,7 +65,7 @@ impl Meter {
     }
 }
 
-fn read_event(dialect: ApiDialect, data: &[u8], reading: &mut Reading) {
+fn read_event(dialect: ApiDialect, data: &[u8], reading: &mut MeterReading) {
     match dialect {
         ApiDialect::Anthropic => anthropic::read_event(data, reading),
         ApiDialect::Openai => openai::read_event(data, reading),
@@ -78,7 +73,7 @@ fn read_event(dialect: ApiDialect, data: &[u8], reading: &mut Reading) {
     }
 }
 
-fn read_document(dialect: ApiDialect, body: &[u8], reading: &mut Reading) {
+fn read_document(dialect: ApiDialect, body: &[u8], reading: &mut MeterReading) {
     match dialect {
         ApiDialect::Anthropic => anthropic::read_document(body, reading),
         ApiDialect::Openai => openai::read_document(body, reading),
@@ -86,20 +81,20 @@ fn read_document(dialect: ApiDialect, body: &[u8], reading: &mut Reading) {
     }
 }
 
-/// Words that are looked for in every event: a cheap look before a costly parse. They are made ready for it once.
-struct Words<const N: usize>(LazyLock<[Finder<'static>; N], fn() -> [Finder<'static>; N]>);
+/// Words to search for in every event: a cheap test before the event is parsed. The search is prepared once.
+struct WordFinder<const N: usize>(LazyLock<[Finder<'static>; N], fn() -> [Finder<'static>; N]>);
 
-impl<const N: usize> Words<N> {
-    const fn new(ready: fn() -> [Finder<'static>; N]) -> Self {
-        Self(LazyLock::new(ready))
+impl<const N: usize> WordFinder<N> {
+    const fn new(words: fn() -> [Finder<'static>; N]) -> Self {
+        Self(LazyLock::new(words))
     }
 
-    /// Whether any of them is in `data`.
-    fn are_in(&self, data: &[u8]) -> bool {
+    /// Returns whether `data` contains any of the words.
+    fn is_in(&self, data: &[u8]) -> bool {
         self.0.iter().any(|word| word.find(data).is_some())
     }
 
-    /// Whether any of them, as a field (with its quotes), is in `data` with a value other than null.
+    /// Returns whether `data` has any of the words, which include their quotes, as a field that is not null.
     fn have_value(&self, data: &[u8]) -> bool {
         let has_value = |at: usize, word: &Finder<'_>| {
             let rest = data[at + word.needle().len()..].trim_ascii_start();

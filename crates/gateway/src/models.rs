@@ -1,24 +1,24 @@
-//! The models a caller may name, in the words of its API.
+//! The models that a client may use, in the format of its API.
 //!
-//! What is listed would be served: the policy allows it, and it has a price or needs none.
+//! A call to a listed model is not refused: the policy allows the model, and the model has a price or is free.
 
 use policy::Action;
 use serde_json::{Value, json};
 
 use crate::{endpoint::ApiDialect, identity::GatewayIdentity, price::PriceTable};
 
-/// The models that `identity` may name: those named for its upstream first, then its vendor's own.
-pub(crate) fn named_by(identity: &GatewayIdentity, prices: &PriceTable) -> Vec<String> {
+/// Returns the models that `identity` may use: the configured models of its upstream, then those of the vendor.
+pub(crate) fn allowed_models(identity: &GatewayIdentity, prices: &PriceTable) -> Vec<String> {
     let upstream = &identity.upstream;
     let mut names = upstream.models();
     if let Some(vendor) = upstream.vendor() {
-        let of_vendor: Vec<&str> = prices.models_of(vendor).filter(|model| !is_in(&names, model)).collect();
-        names.extend(of_vendor.into_iter().map(str::to_owned));
+        let more: Vec<&str> = prices.vendor_models(vendor).filter(|model| !is_in(&names, model)).collect();
+        names.extend(more.into_iter().map(str::to_owned));
     }
     let is_allowed = |model: &str| {
         identity.policy.as_ref().is_none_or(|policy| policy.decide(&Action::Model(model.to_owned())).is_allowed())
     };
-    let is_served = |model: &str| upstream.is_free() || prices.of(&upstream.resolve(model)).is_some();
+    let is_served = |model: &str| upstream.is_free() || prices.get(&upstream.resolve(model)).is_some();
     names.retain(|model| is_allowed(model) && is_served(model));
     names
 }
@@ -27,7 +27,7 @@ fn is_in(names: &[String], model: &str) -> bool {
     names.iter().any(|name| name == model)
 }
 
-/// The list of models.
+/// Returns the response with a list of models.
 pub(crate) fn list(dialect: ApiDialect, names: &[String]) -> Value {
     let models: Vec<Value> = names.iter().map(|name| one(dialect, name)).collect();
     match dialect {
@@ -39,7 +39,7 @@ pub(crate) fn list(dialect: ApiDialect, names: &[String]) -> Value {
     }
 }
 
-/// One model.
+/// Returns the response with one model.
 pub(crate) fn one(dialect: ApiDialect, name: &str) -> Value {
     match dialect {
         ApiDialect::Anthropic => {

@@ -1,7 +1,7 @@
-//! What tokens cost, in pico-dollars (10⁻¹² USD).
+//! Prices of models, in pico-dollars (10⁻¹² USD) a token.
 //!
-//! Integers only: prices down to 62.5 nano-dollars a token exist, so nothing coarser is exact. A model
-//! that is not in the table has no price, and a call for it is refused: unknown is never free.
+//! Amounts are integers of this small unit, because prices down to 62.5 nano-dollars a token exist. A model that is
+//! not in the table has no price, and calls to it are refused.
 
 mod table;
 
@@ -18,7 +18,7 @@ pub use table::PriceTableError;
 pub struct TokenRates {
     /// A prompt token that no cache served.
     pub input: i64,
-    /// A token the model wrote.
+    /// A token of the response.
     pub output: i64,
     /// A prompt token read from the cache.
     pub cache_read: i64,
@@ -28,95 +28,95 @@ pub struct TokenRates {
     pub cache_write_1h: i64,
 }
 
-/// The most that a call can use.
+/// The upper bound of a call's usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsageBound {
-    /// Tokens of its prompt.
+    /// The most tokens of the prompt.
     pub input_tokens: u64,
-    /// Tokens of one answer; none: as many as the model writes.
+    /// The most tokens of one answer. `None` means the limit of the model.
     pub output_tokens: Option<u64>,
-    /// How many answers.
+    /// The number of answers.
     pub answers: u64,
-    /// Whether it may write to the one-hour cache.
+    /// Whether the call may write to the one-hour cache.
     pub hour_cache: bool,
 }
 
-/// Tokens of an answer that nobody bounded, of a model whose longest answer nobody knows.
-const LONGEST_ANSWER: u64 = 128_000;
+/// The assumed length of an answer if neither the request nor the table has a limit.
+const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 128_000;
 
 /// The price of one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelPrice {
     rates: TokenRates,
-    /// Rates of calls with longer prompts, shortest first.
-    above: Vec<Tier>,
+    /// Rates for longer prompts, in ascending order of length.
+    tiers: Vec<PriceTier>,
     max_output_tokens: Option<u64>,
 }
 
-/// Rates of every token of a call whose prompt is longer than so many tokens.
+/// The rates of all tokens of a call whose prompt has more than `tokens` tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-struct Tier {
+struct PriceTier {
     tokens: u64,
     #[serde(flatten)]
     rates: TokenRates,
 }
 
 impl ModelPrice {
-    /// The price of what costs nothing.
+    /// The price of a free model.
     pub const FREE: Self = Self {
         rates: TokenRates { input: 0, output: 0, cache_read: 0, cache_write: 0, cache_write_1h: 0 },
-        above: Vec::new(),
+        tiers: Vec::new(),
         max_output_tokens: None,
     };
 
-    /// The same rates for a prompt of any length.
+    /// Makes a price with the same rates for prompts of any length.
     pub fn flat(rates: TokenRates) -> Self {
-        Self { rates, above: Vec::new(), max_output_tokens: None }
+        Self { rates, tiers: Vec::new(), max_output_tokens: None }
     }
 
-    /// The same price for a model that writes at most so many tokens in one answer.
+    /// Sets the most tokens that the model writes in one answer.
     #[must_use]
     pub fn with_max_output_tokens(mut self, tokens: u64) -> Self {
         self.max_output_tokens = Some(tokens);
         self
     }
 
-    /// What a token costs in a prompt of ordinary length.
+    /// Returns the rates of a prompt below all tiers.
     pub fn rates(&self) -> TokenRates {
         self.rates
     }
 
-    /// The most tokens the model writes in one answer, where that is known.
+    /// Returns the most tokens that the model writes in one answer, if known.
     pub fn max_output_tokens(&self) -> Option<u64> {
         self.max_output_tokens
     }
 
-    /// The most that a call within `bound` costs.
-    pub fn most_picos(&self, bound: &UsageBound) -> i64 {
-        let output = bound.output_tokens.or(self.max_output_tokens).unwrap_or(LONGEST_ANSWER);
+    /// Returns the most that a call within `bound` can cost.
+    pub fn max_cost_picos(&self, bound: &UsageBound) -> i64 {
+        let output = bound.output_tokens.or(self.max_output_tokens).unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS);
         let output = output.saturating_mul(bound.answers);
-        let reached = self.above.iter().filter(|tier| bound.input_tokens > tier.tokens).map(|tier| tier.rates);
-        let most = |rates: TokenRates| {
-            let input = rates.dearest_input(bound.hour_cache);
+        let reached = self.tiers.iter().filter(|tier| bound.input_tokens > tier.tokens).map(|tier| tier.rates);
+        let max_cost = |rates: TokenRates| {
+            let input = rates.max_input_rate(bound.hour_cache);
             let usage = Usage { input_tokens: bound.input_tokens, output_tokens: output, ..Usage::default() };
             TokenRates { input, ..rates }.cost_picos(&usage)
         };
-        std::iter::once(self.rates).chain(reached).map(most).max().unwrap_or(0)
+        std::iter::once(self.rates).chain(reached).map(max_cost).max().unwrap_or(0)
     }
 
-    /// What `usage` costs; stays at the largest amount instead of wrapping around.
+    /// Returns the cost of `usage`. Saturates instead of overflowing.
     pub fn cost_picos(&self, usage: &Usage) -> i64 {
         let prompt =
             [usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.cache_write_1h_tokens];
         let prompt = prompt.into_iter().fold(0, u64::saturating_add);
-        let tier = self.above.iter().rev().find(|tier| prompt > tier.tokens);
+        let tier = self.tiers.iter().rev().find(|tier| prompt > tier.tokens);
         tier.map_or(self.rates, |tier| tier.rates).cost_picos(usage)
     }
 }
 
 impl TokenRates {
-    /// What a prompt token costs at most, whatever the cache does with it.
-    fn dearest_input(self, hour_cache: bool) -> i64 {
+    /// Returns the highest rate of a prompt token over all cache cases.
+    fn max_input_rate(self, hour_cache: bool) -> i64 {
         let hour = if hour_cache { self.cache_write_1h } else { 0 };
         [self.input, self.cache_read, self.cache_write, hour].into_iter().max().unwrap_or(0)
     }
@@ -136,74 +136,75 @@ impl TokenRates {
     }
 }
 
-/// Prices by model name.
+/// The prices of models by name.
 #[derive(Debug, Clone, Default)]
 pub struct PriceTable {
     by_model: BTreeMap<String, ModelPrice>,
-    /// Identifies the table they come from, for the records.
+    /// The digest that identifies the table in the ledger.
     version: Arc<str>,
-    /// Where the table comes from.
+    /// The source of the table.
     origin: PriceSource,
-    /// Models whose price the configuration named.
-    named: BTreeSet<String>,
-    /// Whose models they are, as far as the table says.
+    /// Models whose price comes from the configuration.
+    configured: BTreeSet<String>,
+    /// The vendor of each model in the table.
     vendors: BTreeMap<String, String>,
 }
 
-/// Where a price table comes from.
+/// The source of a price table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PriceSource {
-    /// The public list it was made from.
+    /// The public list that the table was made from.
     pub source: String,
-    /// The day it was taken.
-    pub taken: String,
+    /// The day on which the list was retrieved.
+    pub retrieved: String,
 }
 
 impl PriceTable {
-    /// The table that is built in.
+    /// Returns the built-in table.
     pub fn built_in() -> Result<Self, PriceTableError> {
         table::parse(table::BUILT_IN)
     }
 
-    /// Names the price of `model`, in place of any other.
+    /// Sets the price of `model`, as the configuration does.
     #[must_use]
-    pub fn with(mut self, model: impl Into<String>, price: ModelPrice) -> Self {
+    pub fn with_price(mut self, model: impl Into<String>, price: ModelPrice) -> Self {
         let model = model.into();
-        // Two tables that differ in one price are two tables.
-        self.version = table::next_version(&self.version, &model, &price).into();
-        self.named.insert(model.clone());
+        // Another price makes another version of the table.
+        self.version = table::version_with_price(&self.version, &model, &price).into();
+        self.configured.insert(model.clone());
         self.by_model.insert(model, price);
         self
     }
 
-    /// Whether the price of `model` was named in the configuration.
-    pub fn is_named(&self, model: &str) -> bool {
-        self.named.contains(model)
+    /// Returns whether the price of `model` comes from the configuration.
+    pub fn is_configured(&self, model: &str) -> bool {
+        self.configured.contains(model)
     }
 
-    /// The models of `vendor` that have a price, and those whose price the configuration named, whoever has them.
-    pub(crate) fn models_of(&self, vendor: &str) -> impl Iterator<Item = &str> {
-        let is_theirs =
-            move |model: &&str| self.is_named(model) || self.vendors.get(*model).is_some_and(|theirs| theirs == vendor);
-        self.by_model.keys().map(String::as_str).filter(is_theirs)
+    /// Returns the priced models of `vendor`, and all models whose price comes from the configuration.
+    pub(crate) fn vendor_models(&self, vendor: &str) -> impl Iterator<Item = &str> {
+        let is_listed = move |model: &&str| {
+            self.is_configured(model) || self.vendors.get(*model).is_some_and(|owner| owner == vendor)
+        };
+        self.by_model.keys().map(String::as_str).filter(is_listed)
     }
 
-    /// Where the table that is built in comes from.
+    /// Returns the source of the built-in table.
     pub fn origin(&self) -> &PriceSource {
         &self.origin
     }
 
-    /// The price of `model`, if it has one.
-    pub fn of(&self, model: &str) -> Option<&ModelPrice> {
+    /// Returns the price of `model`, if it has one.
+    pub fn get(&self, model: &str) -> Option<&ModelPrice> {
         self.by_model.get(model)
     }
 
-    /// Every model that has a price.
+    /// Returns every model that has a price.
     pub fn models(&self) -> impl Iterator<Item = (&str, &ModelPrice)> {
         self.by_model.iter().map(|(model, price)| (model.as_str(), price))
     }
 
-    /// SHA-256 of the table they come from and of what was named on top; empty where there is none.
+    /// Returns the SHA-256 of the table and the configured prices; empty for an empty table.
     pub fn version(&self) -> &Arc<str> {
         &self.version
     }
@@ -237,30 +238,30 @@ mod tests {
     }
 
     #[test]
-    fn a_long_prompt_moves_the_whole_call_into_its_tier() {
-        let dear = TokenRates { input: 10, output: 100, ..TokenRates::default() };
-        let above = vec![Tier { tokens: 1_000, rates: dear }];
+    fn long_prompt_moves_the_whole_call_into_its_tier() {
+        let expensive = TokenRates { input: 10, output: 100, ..TokenRates::default() };
+        let tiers = vec![PriceTier { tokens: 1_000, rates: expensive }];
         let price = ModelPrice {
             rates: TokenRates { input: 1, output: 10, ..TokenRates::default() },
-            above,
+            tiers,
             max_output_tokens: None,
         };
         let cost = |input_tokens| price.cost_picos(&Usage { input_tokens, output_tokens: 1, ..Usage::default() });
         assert_eq!((cost(1_000), cost(1_001)), (1_010, 10_110));
-        // What the cache served is part of the prompt.
+        // Tokens from the cache count as part of the prompt.
         let cached = Usage { input_tokens: 1, cache_read_tokens: 1_000, ..Usage::default() };
         assert_eq!(price.cost_picos(&cached), 10);
     }
 
     proptest! {
         #[test]
-        fn no_call_costs_more_than_its_bound(
-            cheap in prop::array::uniform5(0i64..1_000), dear in prop::array::uniform5(0i64..1_000), tokens in 0u64..100,
+        fn cost_is_never_above_its_bound(
+            cheap in prop::array::uniform5(0i64..1_000), expensive in prop::array::uniform5(0i64..1_000), tokens in 0u64..100,
             counts in prop::array::uniform4(0u64..50), output_tokens in 0u64..50, room in 0u64..50,
         ) {
             let rates = |of: [i64; 5]| TokenRates { input: of[0], output: of[1], cache_read: of[2], cache_write: of[3], cache_write_1h: of[4] };
-            let above = vec![Tier { tokens, rates: rates(dear) }];
-            let price = ModelPrice { rates: rates(cheap), above, max_output_tokens: None };
+            let tiers = vec![PriceTier { tokens, rates: rates(expensive) }];
+            let price = ModelPrice { rates: rates(cheap), tiers, max_output_tokens: None };
             let usage = Usage {
                 input_tokens: counts[0],
                 output_tokens,
@@ -274,18 +275,18 @@ mod tests {
                 answers: 1,
                 hour_cache: counts[3] > 0,
             };
-            prop_assert!(price.cost_picos(&usage) <= price.most_picos(&bound));
+            prop_assert!(price.cost_picos(&usage) <= price.max_cost_picos(&bound));
         }
     }
 
     #[test]
-    fn the_most_a_call_can_cost_is_never_less_than_what_it_costs() {
-        let dear = TokenRates { input: 10, output: 100, cache_write_1h: 40, ..TokenRates::default() };
+    fn maximum_cost_uses_the_highest_rates() {
+        let expensive = TokenRates { input: 10, output: 100, cache_write_1h: 40, ..TokenRates::default() };
         let rates = TokenRates { input: 1, output: 10, cache_write: 2, ..TokenRates::default() };
-        let above = vec![Tier { tokens: 1_000, rates: dear }];
-        let price = ModelPrice { rates, above, max_output_tokens: Some(50) };
+        let tiers = vec![PriceTier { tokens: 1_000, rates: expensive }];
+        let price = ModelPrice { rates, tiers, max_output_tokens: Some(50) };
         let most = |input_tokens, output_tokens, hour_cache| {
-            price.most_picos(&UsageBound { input_tokens, output_tokens, answers: 2, hour_cache })
+            price.max_cost_picos(&UsageBound { input_tokens, output_tokens, answers: 2, hour_cache })
         };
         assert_eq!(most(1_000, Some(5), false), 2_000 + 100);
         assert_eq!(most(1_001, None, false), 10_010 + 100 * 100);
@@ -294,16 +295,16 @@ mod tests {
     }
 
     #[test]
-    fn a_price_that_is_named_makes_another_table() {
+    fn configured_price_changes_the_version() {
         let built_in = PriceTable::built_in().unwrap();
-        let named = built_in.clone().with("m", ModelPrice::flat(RATES));
+        let named = built_in.clone().with_price("m", ModelPrice::flat(RATES));
         assert_ne!(named.version(), built_in.version());
-        assert_eq!(named.version(), built_in.with("m", ModelPrice::flat(RATES)).version());
-        assert!(named.is_named("m") && !named.is_named("gpt-5"));
+        assert_eq!(named.version(), built_in.with_price("m", ModelPrice::flat(RATES)).version());
+        assert!(named.is_configured("m") && !named.is_configured("gpt-5"));
     }
 
     #[test]
-    fn an_absurd_count_does_not_wrap_around() {
+    fn cost_saturates_instead_of_overflowing() {
         let usage = Usage { output_tokens: u64::MAX, input_tokens: u64::MAX, cache_read_tokens: 1, ..Usage::default() };
         assert_eq!(ModelPrice::flat(TokenRates { output: i64::MAX, ..RATES }).cost_picos(&usage), i64::MAX);
     }

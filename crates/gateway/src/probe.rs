@@ -1,7 +1,7 @@
-//! What must hold for any bytes at all: the readers and translators, as fuzzers and their short run in the tests call
-//! them. A broken rule panics.
+//! Fuzz targets for the parsers and translators. Each checks rules that hold for arbitrary bytes.
 //!
-//! An input is bytes; where a target needs a request and an answer, a zero byte stands between them.
+//! A broken rule panics. The fuzzers call the targets, and the tests run each briefly. If a target needs a request and a
+//! response, a zero byte separates them in the input.
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -10,16 +10,16 @@ use protocol::{CallId, SessionId};
 use serde_json::Value;
 
 use crate::{
-    ask::Ask,
-    conceal::UsageFilter,
     endpoint::{ApiDialect, ModelEndpoint},
-    meter::{Meter, SseReader},
+    meter::{SseReader, UsageMeter},
+    request_fields::RequestFields,
     translate::Translation,
     upstream::{UpstreamRequest, UpstreamResponse},
+    usage_filter::UsageFilter,
     vendor::VendorKind,
 };
 
-/// A rule, and the name of the fuzz target that tries it.
+/// The name of a fuzz target and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
@@ -32,71 +32,71 @@ pub const TARGETS: [Target; 6] = [
     ("responses_to_chat", responses_to_chat),
 ];
 
-/// Events are the same however the bytes are cut.
+/// Checks that frame boundaries do not change the events.
 pub fn sse(data: &[u8]) {
     let read = |size: usize| {
         let mut events: Vec<Vec<u8>> = Vec::new();
         let mut reader = SseReader::new(1 << 20);
         let mut keep = |data: &[u8]| events.push(data.to_vec());
-        let whole = data.chunks(size).all(|chunk| reader.push(chunk, &mut keep).is_ok());
+        let valid = data.chunks(size).all(|chunk| reader.push(chunk, &mut keep).is_ok());
         reader.finish(&mut keep);
-        whole.then_some(events)
+        valid.then_some(events)
     };
     let size = usize::from(data.first().copied().unwrap_or_default() % 7) + 1;
-    assert_eq!(read(size), read(data.len().max(1)), "cuts make no difference");
+    assert_eq!(read(size), read(data.len().max(1)), "frame boundaries make no difference");
     let mut filter = UsageFilter::default();
-    let shown: usize = data.chunks(size).filter_map(|chunk| filter.pass(chunk)).map(|bytes| bytes.len()).sum();
-    assert!(shown + filter.finish().map_or(0, |rest| rest.len()) <= data.len(), "a filter only takes away");
+    let visible: usize = data.chunks(size).filter_map(|chunk| filter.push(chunk)).map(|bytes| bytes.len()).sum();
+    assert!(visible + filter.finish().map_or(0, |rest| rest.len()) <= data.len(), "a filter only removes bytes");
 }
 
-/// Usage is read off any answer, and the same however the bytes are cut.
+/// Checks that frame boundaries do not change the reading of the meter.
 pub fn usage(data: &[u8]) {
     for dialect in [ApiDialect::Anthropic, ApiDialect::Openai, ApiDialect::Gemini] {
         for is_stream in [false, true] {
             let read = |size: usize| {
-                let mut meter = Meter::new(dialect, is_stream);
-                data.chunks(size).all(|chunk| meter.pass(chunk).is_ok()).then(|| meter.finish(data))
+                let mut meter = UsageMeter::new(dialect, is_stream);
+                data.chunks(size).all(|chunk| meter.push(chunk).is_ok()).then(|| meter.finish(data))
             };
-            assert_eq!(read(3), read(data.len().max(1)), "cuts make no difference");
+            assert_eq!(read(3), read(data.len().max(1)), "frame boundaries make no difference");
         }
     }
 }
 
-/// What a request asks for is read, or it is refused.
+/// Checks that reading a request does not panic, and that setting `include_usage` keeps it valid JSON.
 pub fn request(data: &[u8]) {
     for endpoint in [ModelEndpoint::Messages, ModelEndpoint::ChatCompletions, ModelEndpoint::Responses] {
-        let _ = Ask::read(endpoint, "/v1/messages", data);
+        let _ = RequestFields::read(endpoint, "/v1/messages", data);
     }
     let body = Bytes::copy_from_slice(data);
-    if let Ok(Some(asking)) = crate::splice::ask_for_usage(&body)
+    if let Ok(Some(changed)) = crate::splice::ask_for_usage(&body)
         && serde_json::from_slice::<Value>(&body).is_ok_and(|value| value.as_object().is_some_and(|it| !it.is_empty()))
     {
-        assert!(serde_json::from_slice::<Value>(&asking).is_ok(), "a wish more is still JSON");
+        assert!(serde_json::from_slice::<Value>(&changed).is_ok(), "the changed body is JSON");
     }
 }
 
-/// A Messages client before a chat upstream gets a valid stream, or an error.
+/// Checks that a Messages client of a chat upstream gets a valid stream, or an error.
 pub fn messages_to_chat(data: &[u8]) {
     if let Some(text) = translate(ModelEndpoint::Messages, VendorKind::OpenaiCompatible, data) {
         check_blocks(&text);
     }
 }
 
-/// A chat client before an Anthropic upstream gets events of JSON, or an error.
+/// Checks that a chat client of an Anthropic upstream gets JSON events, or an error.
 pub fn chat_to_messages(data: &[u8]) {
     if let Some(text) = translate(ModelEndpoint::ChatCompletions, VendorKind::Anthropic, data) {
         events(&text);
     }
 }
 
-/// A responses client before a chat upstream gets events of JSON, or an error.
+/// Checks that a Responses client of a chat upstream gets JSON events, or an error.
 pub fn responses_to_chat(data: &[u8]) {
     if let Some(text) = translate(ModelEndpoint::Responses, VendorKind::OpenaiCompatible, data) {
         events(&text);
     }
 }
 
-/// What a client gets as a stream; none: an error instead.
+/// Returns the translated stream; `None` if the translation fails.
 fn translate(endpoint: ModelEndpoint, kind: VendorKind, data: &[u8]) -> Option<Vec<u8>> {
     let (asked, answer) = match data.iter().position(|byte| *byte == 0) {
         Some(at) => (&data[..at], &data[at + 1..]),
@@ -104,7 +104,7 @@ fn translate(endpoint: ModelEndpoint, kind: VendorKind, data: &[u8]) -> Option<V
     };
     let mut request = upstream_request(endpoint, asked)?;
     let asked = Translation::between(endpoint, kind)?.request(kind, &mut request).ok()?;
-    // Once as a document, for what it may do wrong; once as a stream, to be looked at.
+    // Translated as a document only to see that it does not panic, and as a stream for its bytes.
     for is_stream in [false, true] {
         let mut headers = HeaderMap::new();
         let content = if is_stream { "text/event-stream" } else { "application/json" };
@@ -116,7 +116,7 @@ fn translate(endpoint: ModelEndpoint, kind: VendorKind, data: &[u8]) -> Option<V
             frames: Box::pin(stream::iter(pieces)),
             hide_usage: false,
         };
-        // Nothing in it waits, so it is ready at once.
+        // The frames are all there, so the future is ready at once.
         let translated = asked.clone().answer(answer).now_or_never()?;
         if let (Ok(translated), true) = (translated, is_stream) {
             let frames = translated.frames.collect::<Vec<_>>().now_or_never()?;
@@ -145,35 +145,35 @@ fn upstream_request(endpoint: ModelEndpoint, body: &[u8]) -> Option<UpstreamRequ
     })
 }
 
-/// The events of a stream of ours, each of which is JSON.
+/// Returns the events of a stream that the gateway made, and checks that each is JSON.
 fn events(text: &[u8]) -> Vec<Value> {
     let mut events = Vec::new();
     let mut reader = SseReader::new(64 << 20);
     let mut read = |data: &[u8]| {
         if data != b"[DONE]" {
             let event = serde_json::from_slice(data);
-            assert!(event.is_ok(), "an event of ours is JSON: {}", String::from_utf8_lossy(data));
+            assert!(event.is_ok(), "the event is not JSON: {}", String::from_utf8_lossy(data));
             events.extend(event.ok());
         }
     };
-    assert!(reader.push(text, &mut read).is_ok(), "an event of ours is not too long");
+    assert!(reader.push(text, &mut read).is_ok(), "the event is too long");
     reader.finish(&mut read);
     events
 }
 
-/// Blocks are numbered from 0 without gaps, and one is open at a time.
+/// Checks that content blocks are numbered from 0 without gaps, and that only one is open at a time.
 fn check_blocks(text: &[u8]) {
     let (mut next, mut open) = (0, None);
     for event in events(text) {
         let index = event["index"].as_u64();
         match event["type"].as_str().unwrap_or_default() {
             "content_block_start" => {
-                assert!(open.is_none() && index == Some(next), "a block begins when the one before is whole");
+                assert!(open.is_none() && index == Some(next), "a block starts before the previous one ended");
                 (open, next) = (index, next + 1);
             }
-            "content_block_delta" => assert!(open.is_some() && open == index, "only the open block grows"),
-            "content_block_stop" => assert_eq!(open.take(), index, "the open block ends"),
-            "message_stop" => assert!(open.is_none(), "every block is whole at the end"),
+            "content_block_delta" => assert!(open.is_some() && open == index, "a delta for a block that is not open"),
+            "content_block_stop" => assert_eq!(open.take(), index, "another block than the open one ended"),
+            "message_stop" => assert!(open.is_none(), "a block is open at the end"),
             _ => {}
         }
     }
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rule_holds_for_the_corpus_and_what_is_like_it() {
+    fn every_rule_holds_for_the_corpus_and_its_mutations() {
         for (name, target) in TARGETS {
             mutation::check(name, target);
         }

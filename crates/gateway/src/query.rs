@@ -1,33 +1,33 @@
-//! What of a query may leave.
+//! Removal of credentials from the query of a request.
 //!
-//! Some clients put their token there, and the rest is the vendor's: it keeps its bytes.
+//! Some clients send their token in the query. The other parameters belong to the vendor and keep their bytes.
 
-/// Names under which some vendor takes a credential.
+/// Parameter names under which some vendor accepts a credential.
 const CREDENTIALS: [&str; 6] = ["key", "api_key", "apikey", "access_token", "oauth_token", "token"];
 
-/// A path with its query, without the credentials in it.
+/// Returns a path and its query without credentials.
 pub(crate) fn without_credentials(path_and_query: &str) -> String {
     let Some((path, query)) = path_and_query.split_once('?') else { return path_and_query.to_owned() };
-    // Some readers part a query at semicolons as well.
+    // Some parsers split a query at semicolons as well.
     let pairs: Vec<&str> = query.split_inclusive(['&', ';']).collect();
     if !pairs.iter().any(|pair| is_credential(pair)) {
         return path_and_query.to_owned();
     }
-    let mut kept: String = pairs.iter().copied().filter(|pair| !is_credential(pair)).collect();
+    let mut remaining: String = pairs.iter().copied().filter(|pair| !is_credential(pair)).collect();
     if pairs.last().is_some_and(|last| is_credential(last)) {
-        kept.pop();
+        remaining.pop();
     }
-    if kept.is_empty() { path.to_owned() } else { format!("{path}?{kept}") }
+    if remaining.is_empty() { path.to_owned() } else { format!("{path}?{remaining}") }
 }
 
 fn is_credential(pair: &str) -> bool {
     let name = pair.split(['=', '&', ';']).next().unwrap_or_default();
-    // In a query a plus is a space.
+    // A plus in a query is a space.
     let name = percent_decoded(&name.replace('+', " "));
     CREDENTIALS.iter().any(|credential| name.trim_ascii().eq_ignore_ascii_case(credential))
 }
 
-/// A part of an address, as a server reads it.
+/// Returns a part of a URL with its percent escapes decoded.
 pub(crate) fn percent_decoded(text: &str) -> String {
     let mut rest = text.as_bytes();
     let mut decoded = Vec::with_capacity(rest.len());
@@ -49,12 +49,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(came: &str, leaves: &str) {
-        assert_eq!(without_credentials(came), leaves);
+    fn check(received: &str, expected: &str) {
+        assert_eq!(without_credentials(received), expected);
     }
 
     #[test]
-    fn a_credential_in_the_query_goes_no_further() {
+    fn credentials_are_removed_from_the_query() {
         check("/m:generateContent?key=secret", "/m:generateContent");
         check("/m?alt=sse&key=secret&x=1", "/m?alt=sse&x=1");
         check("/m?%6bey=A&access_token=B", "/m");
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_keeps_its_bytes() {
+    fn other_parameters_keep_their_bytes() {
         for path in
             ["/v1/messages", "/v1/messages?", "/v1/messages?beta=true", "/m?a=%6b&&b=;+x=%zz%", "/m?keys=1&tokens=%6"]
         {

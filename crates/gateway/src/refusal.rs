@@ -1,10 +1,9 @@
-//! What the gateway says when it does not pass a call on, in the caller's own words.
+//! Refusals: the errors that the gateway itself returns, in the format of the client's API.
 //!
-//! A refusal that would be refused again carries `x-should-retry: false`: clients that back off and try
-//! again would hide it from the person for minutes.
+//! A refusal that a retry cannot change has the header `x-should-retry: false`. Otherwise clients would retry for
+//! minutes before they show the error to the user.
 
-use std::sync::Arc;
-
+use base::error_chain;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::{Either, Full};
@@ -13,80 +12,79 @@ use protocol::ProblemCode;
 use serde_json::{Value, json};
 use store::{JournalError, LedgerError, LimitAmount, LimitWindow};
 
-use crate::{endpoint::ApiDialect, identity::AuthenticationError, tee::Tee, upstream::UpstreamFailure};
+use crate::{
+    call::{Tee, WriteError},
+    endpoint::ApiDialect,
+    identity::AuthenticationError,
+    upstream::UpstreamFailure,
+};
 
-/// What a session's listener answers with: words of ours, or an upstream's bytes.
+/// The body of a response: a document of the gateway, or the bytes of an upstream.
 pub(crate) type ResponseBody = Either<Full<Bytes>, Tee>;
 
-/// Why a request got no answer of a model.
+/// Why a request was not answered by a model.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum CallRefusal {
     #[error(transparent)]
-    NotAdmitted(AuthenticationError),
-    #[error("the model gateway has no `{method} {path}`")]
+    NotAuthenticated(AuthenticationError),
+    #[error("the model gateway has no route `{method} {path}`")]
     RouteNotFound { method: Method, path: String },
-    #[error("the model gateway does not take `{method}` on `{path}`")]
+    #[error("the model gateway does not accept `{method}` for `{path}`")]
     MethodNotAllowed { method: Method, path: String },
-    #[error("the model gateway has no WebSocket; send a `POST`")]
+    #[error("the model gateway does not support WebSocket; send a `POST`")]
     NoWebSocket,
-    #[error("a request body has at most {limit} bytes")]
+    #[error("the request body is too large: the limit is {limit} bytes")]
     BodyTooLarge { limit: usize },
-    #[error("the request body did not arrive whole")]
+    #[error("the request body is incomplete")]
     BodyCut,
-    #[error(
-        "the request body is encoded with `{0}`, which is not taken here; send it plain, or with gzip, deflate or zstd"
-    )]
+    #[error("unsupported content encoding `{0}`; use gzip, deflate, zstd or none")]
     BodyEncoded(String),
-    #[error("the request body cannot be read: {0}")]
+    #[error("invalid request body: {0}")]
     BodyInvalid(String),
-    #[error("{}", spent(.0))]
+    #[error("{}", exceeded_limit(.0))]
     BudgetSpent(store::LimitExceeded),
-    #[error("the call could cost {}, more than any one call may", dollars(*.0))]
-    TooDear(u64),
-    #[error("the policy does not allow the model `{model}`: `{}` in {}", .rule.text, .rule.location())]
+    #[error("the call could cost {}, which is more than the maximum for one call", dollars(*.0))]
+    CostTooHigh(u64),
+    #[error("model `{model}` denied by the policy: `{}` in {}", .rule.text, .rule.location())]
     ModelDenied { model: String, rule: RuleRef },
-    #[error("the model `{0}` has no known price; name one in the configuration to use it")]
+    #[error("model `{0}` has no known price; set one in the configuration")]
     PriceUnknown(String),
-    #[error("there is no model `{0}` here that this caller may use; `GET /v1/models` lists those there are")]
+    #[error("model `{0}` does not exist or is not allowed; `GET /v1/models` lists the models")]
     ModelUnknown(String),
     #[error("the session has ended")]
     SessionEnded,
-    #[error("the call could not be recorded, so it was not made")]
+    #[error("cannot record the call, so it was not sent")]
     NotRecorded,
-    #[error("the call could not be entered in the ledger, so it was not made")]
+    #[error("cannot hold the call in the ledger, so it was not sent")]
     NotHeld,
     #[error(transparent)]
     Upstream(#[from] UpstreamFailure),
 }
 
-impl From<Arc<JournalError>> for Refusal {
-    fn from(error: Arc<JournalError>) -> Self {
-        if matches!(*error, JournalError::Ended) {
-            return Self::SessionEnded;
-        }
-        tracing::error!(error = crate::record::describe(&error), "the journal does not take a call");
-        Self::NotRecorded
-    }
-}
-
-impl From<LedgerError> for Refusal {
-    fn from(error: LedgerError) -> Self {
+impl From<WriteError> for CallRefusal {
+    fn from(error: WriteError) -> Self {
         match error {
-            LedgerError::Refused(refusal) => Self::BudgetSpent(refusal),
-            LedgerError::TooMuch(picos) => Self::TooDear(picos),
-            error => {
-                tracing::error!(error = crate::record::describe(&error), "the ledger does not hold a call");
+            WriteError::Ledger(LedgerError::Refused(exceeded)) => Self::BudgetSpent(exceeded),
+            WriteError::Ledger(LedgerError::TooMuch(picos)) => Self::CostTooHigh(picos),
+            WriteError::Ledger(error) => {
+                tracing::error!(error = error_chain(&error), "cannot hold a call in the ledger");
                 Self::NotHeld
+            }
+            WriteError::Journal(error) if matches!(*error, JournalError::Ended) => Self::SessionEnded,
+            WriteError::Journal(error) => {
+                tracing::error!(error = error_chain(&error), "cannot record a call in the journal");
+                Self::NotRecorded
             }
         }
     }
 }
 
-impl Refusal {
+impl CallRefusal {
+    /// Returns the HTTP status of the response.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            // A request that is not in a recording never will be: of all statuses, agents give up soonest at this one.
-            Self::NotAdmitted(AuthenticationError::OtherSession | AuthenticationError::KeyInvalid)
+            // A request that is missing in a recording will always be. Agents give up soonest at this status.
+            Self::NotAuthenticated(AuthenticationError::OtherSession | AuthenticationError::KeyInvalid)
             | Self::SessionEnded
             | Self::ModelDenied { .. }
             | Self::Upstream(UpstreamFailure::NotRecorded(_)) => StatusCode::FORBIDDEN,
@@ -103,10 +101,12 @@ impl Refusal {
                 | UpstreamFailure::Untranslatable(_)
                 | UpstreamFailure::Unsendable(_),
             ) => StatusCode::BAD_REQUEST,
-            // Of a minute there is more in the next one, so this is the one limit that is worth a second try.
-            Self::BudgetSpent(refusal) if refusal.limit.window == LimitWindow::Minute => StatusCode::TOO_MANY_REQUESTS,
-            Self::BudgetSpent(_) | Self::TooDear(_) => StatusCode::PAYMENT_REQUIRED,
-            Self::NotAdmitted(AuthenticationError::Unavailable(_)) | Self::NotRecorded | Self::NotHeld => {
+            // A limit per minute is the only one that a retry can satisfy.
+            Self::BudgetSpent(exceeded) if exceeded.limit.window == LimitWindow::Minute => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
+            Self::BudgetSpent(_) | Self::CostTooHigh(_) => StatusCode::PAYMENT_REQUIRED,
+            Self::NotAuthenticated(AuthenticationError::Unavailable(_)) | Self::NotRecorded | Self::NotHeld => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::Upstream(UpstreamFailure::Silent(_)) => StatusCode::GATEWAY_TIMEOUT,
@@ -114,17 +114,17 @@ impl Refusal {
         }
     }
 
-    fn may_be_retried(&self) -> bool {
+    fn can_be_retried(&self) -> bool {
         !self.status().is_client_error() || self.status() == StatusCode::TOO_MANY_REQUESTS
     }
 
-    /// What a program may know about it, where a code of ours says more than the status.
+    /// Returns the stable error code, if there is one that says more than the status.
     pub(crate) fn code(&self) -> Option<ProblemCode> {
         match self {
-            Self::BudgetSpent(_) | Self::TooDear(_) => Some(ProblemCode::BudgetExceeded),
+            Self::BudgetSpent(_) | Self::CostTooHigh(_) => Some(ProblemCode::BudgetExceeded),
             Self::ModelDenied { .. } => Some(ProblemCode::PolicyDenied),
             Self::PriceUnknown(_) => Some(ProblemCode::PriceUnknown),
-            Self::NotAdmitted(AuthenticationError::OtherSession | AuthenticationError::KeyInvalid) => {
+            Self::NotAuthenticated(AuthenticationError::OtherSession | AuthenticationError::KeyInvalid) => {
                 Some(ProblemCode::TokenInvalid)
             }
             Self::Upstream(UpstreamFailure::NotRecorded(_)) => Some(ProblemCode::ReplayMiss),
@@ -132,43 +132,43 @@ impl Refusal {
         }
     }
 
-    /// The answer, in the caller's shape.
+    /// Returns the response, in the format of `dialect`.
     pub(crate) fn respond(&self, dialect: ApiDialect) -> Response<ResponseBody> {
-        tracing::debug!(status = self.status().as_u16(), "refused: {self}");
+        tracing::debug!(status = self.status().as_u16(), "refused a request: {self}");
         let mut body = error_body(dialect, self.status(), &self.to_string());
         if let (Some(code), ApiDialect::Openai) = (self.code(), dialect) {
             body["error"]["code"] = code.as_str().into();
         }
-        let mut response = whole(self.status(), &body);
+        let mut response = json_response(self.status(), &body);
         if let Some(code) = self.code() {
             response.headers_mut().insert("x-viv-code", HeaderValue::from_static(code.as_str()));
         }
-        if !self.may_be_retried() {
+        if !self.can_be_retried() {
             response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
         }
         response
     }
 }
 
-/// Which limit is used up, in words a person can act on.
-fn spent(refusal: &store::LimitExceeded) -> String {
-    let store::LimitExceeded { limit, spent, held, asked } = refusal;
+/// Describes which limit is exceeded, and by how much.
+fn exceeded_limit(exceeded: &store::LimitExceeded) -> String {
+    let store::LimitExceeded { limit, spent, held, asked } = exceeded;
     let name = &limit.name;
     match limit.max {
         LimitAmount::Picos(most) => {
             let left = most.saturating_sub(spent.saturating_add(*held));
             let (most, spent, held, asked) = (dollars(most), dollars(*spent), dollars(*held), dollars(*asked));
-            let what = if left == 0 { "the budget is used up" } else { "this call does not fit into the budget" };
+            let problem = if left == 0 { "budget exhausted" } else { "budget too small for this call" };
+            let left = dollars(left);
             format!(
-                "{what}: it could cost {asked}, and `{name}` allows {most}, of which {spent} is spent, {held} held and {} left",
-                dollars(left)
+                "{problem}: the call could cost {asked}; `{name}` allows {most} ({spent} spent, {held} held, {left} left)"
             )
         }
-        LimitAmount::Requests(most) => format!("the model requests are used up: `{name}` allows {most}"),
+        LimitAmount::Requests(most) => format!("request limit exceeded: `{name}` allows {most} model requests"),
     }
 }
 
-/// Pico-dollars as people write them, with as many digits as it takes to tell.
+/// Formats pico-dollars as dollars, with at least two decimal places and no trailing zeros after them.
 fn dollars(picos: u64) -> String {
     let (whole, rest) = (picos / 1_000_000_000_000, picos % 1_000_000_000_000);
     let digits = format!("{rest:012}");
@@ -176,15 +176,15 @@ fn dollars(picos: u64) -> String {
     format!("${whole}.{cents}{}", finer.trim_end_matches('0'))
 }
 
-/// An answer of ours, as JSON.
-pub(crate) fn whole(status: StatusCode, body: &Value) -> Response<ResponseBody> {
+/// Returns a response with a JSON document of the gateway.
+pub(crate) fn json_response(status: StatusCode, body: &Value) -> Response<ResponseBody> {
     let mut response = Response::new(Either::Left(Full::new(Bytes::from(body.to_string()))));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// An error as the vendor of `dialect` would put it.
+/// Returns an error document in the format of `dialect`.
 pub(crate) fn error_body(dialect: ApiDialect, status: StatusCode, message: &str) -> Value {
     match dialect {
         ApiDialect::Anthropic => {
@@ -199,13 +199,14 @@ pub(crate) fn error_body(dialect: ApiDialect, status: StatusCode, message: &str)
     }
 }
 
-/// An error in the middle of an event stream. Starts with a blank line: the event before may be unfinished.
+/// Returns an error event for an event stream. Starts with a blank line, because the event before may be incomplete.
 pub(crate) fn error_event(dialect: ApiDialect, message: &str) -> Bytes {
     let body = error_body(dialect, StatusCode::BAD_GATEWAY, message);
     let name = if dialect == ApiDialect::Anthropic { "event: error\n" } else { "" };
     Bytes::from(format!("\n\n{name}data: {body}\n\n"))
 }
 
+/// Returns Anthropic's error type for a status.
 pub(crate) fn anthropic_type(status: StatusCode) -> &'static str {
     match status.as_u16() {
         400 | 405 | 415 => "invalid_request_error",
@@ -251,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_has_the_shape_of_its_vendor() {
+    fn error_has_the_format_of_the_dialect() {
         let body = |dialect| error_body(dialect, StatusCode::FORBIDDEN, "no");
         let error = json!({"type": "permission_error", "message": "no"});
         assert_eq!(body(ApiDialect::Anthropic), json!({"type": "error", "error": error}));
@@ -262,11 +263,11 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_says_whether_nothing_is_left_or_too_little() {
-        let limit = |most| UsageLimit { name: "b", scope: LimitScope::Key, window: LimitWindow::Ever, max: most };
+    fn budget_message_tells_an_exhausted_budget_from_a_small_one() {
+        let limit = |most| UsageLimit { name: "b", scope: LimitScope::Key, window: LimitWindow::Ever, most };
         let dollar = 1_000_000_000_000;
-        let told = |spent_picos, held| {
-            spent(&store::LimitExceeded {
+        let message = |spent_picos, held| {
+            exceeded_limit(&store::LimitExceeded {
                 limit: limit(LimitAmount::Picos(dollar)),
                 spent: spent_picos,
                 held,
@@ -274,22 +275,22 @@ mod tests {
             })
         };
         assert_eq!(
-            told(150_000_000, 0),
-            "this call does not fit into the budget: it could cost $2.00, and `b` allows $1.00, of which $0.00015 is \
-             spent, $0.00 held and $0.99985 left"
+            message(150_000_000, 0),
+            "budget too small for this call: the call could cost $2.00; `b` allows $1.00 ($0.00015 spent, $0.00 held, \
+             $0.99985 left)"
         );
-        assert!(told(dollar - 1, 1).starts_with("the budget is used up: it could cost $2.00, and `b` allows $1.00"));
+        assert!(message(dollar - 1, 1).starts_with("budget exhausted: the call could cost $2.00; `b` allows $1.00"));
     }
 
     #[test]
-    fn money_is_told_in_dollars() {
+    fn picos_are_formatted_as_dollars() {
         assert_eq!(dollars(2_000_000_000_000), "$2.00");
         assert_eq!(dollars(62_500), "$0.0000000625");
         assert_eq!(dollars(1_230_000_000_000), "$1.23");
     }
 
     #[test]
-    fn an_error_event_ends_whatever_was_open() {
+    fn error_event_ends_an_incomplete_event() {
         let event = error_event(ApiDialect::Anthropic, "cut");
         assert!(event.starts_with(b"\n\nevent: error\ndata: {") && event.ends_with(b"}\n\n"));
     }

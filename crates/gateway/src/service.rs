@@ -1,4 +1,4 @@
-//! One request on a listener: who asks, for what, and what is answered.
+//! The HTTP service of a listener: authenticates each request and routes it.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -9,111 +9,114 @@ use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 
 use crate::{
-    attachment::TokenLookup,
-    call::Caller,
+    attachment::{AttachmentTasks, TokenLookup},
+    call::{Billing, CallHandler},
     coding::{Coding, UnpackError},
     endpoint::{ApiDialect, Route, in_models_path},
     headers,
     identity::{AuthenticationError, GatewayLimits},
     models,
     query::percent_decoded,
-    refusal::{Refusal, ResponseBody, whole},
-    tasks::Tasks,
-    till::Till,
+    refusal::{CallRefusal, ResponseBody, json_response},
 };
 
-/// What every connection of a listener is served with, on its lane.
+/// The context of one connection: its listener's settings and its worker's tasks.
 #[derive(Clone)]
-pub(crate) struct Desk {
-    pub(crate) admit: TokenLookup,
-    pub(crate) till: Till,
+pub(crate) struct ConnectionContext {
+    pub(crate) lookup: TokenLookup,
+    pub(crate) billing: Billing,
     pub(crate) limits: GatewayLimits,
-    pub(crate) tasks: Tasks,
+    pub(crate) tasks: AttachmentTasks,
 }
 
-impl Desk {
-    /// Whoever sent a request, if it shows a token that opens something here.
-    fn caller(self: &Arc<Self>, headers: &HeaderMap) -> Result<Caller, Refusal> {
-        // No token is empty: with that one it is asked how somebody without any is refused here.
-        let mut refused = None;
+impl ConnectionContext {
+    /// Returns a handler for the client whose token is in `headers`. Fails if no token is accepted.
+    fn authenticate(self: &Arc<Self>, headers: &HeaderMap) -> Result<CallHandler, CallRefusal> {
+        // No token is empty, so the last lookup returns the error for a request without one.
+        let mut first_error = None;
         for token in headers::tokens(headers).chain([""]) {
-            match (self.admit)(token) {
-                Ok(identity) => return Ok(Caller { identity, desk: self.clone() }),
-                // Whoever shows a token is told about that one.
-                Err(why) => _ = refused.get_or_insert(why),
+            match (self.lookup)(token) {
+                Ok(identity) => return Ok(CallHandler { identity, context: self.clone() }),
+                // The error is about the token that the client sent, if it sent one.
+                Err(error) => _ = first_error.get_or_insert(error),
             }
         }
-        Err(Refusal::NotAdmitted(refused.unwrap_or(AuthenticationError::OtherSession)))
+        Err(CallRefusal::NotAuthenticated(first_error.unwrap_or(AuthenticationError::OtherSession)))
     }
 }
 
-/// Answers one request; errors take the shape of the caller's own API.
-pub(crate) async fn serve(desk: Arc<Desk>, request: Request<Incoming>) -> Result<Response<ResponseBody>, Infallible> {
+/// Answers one request. Errors have the format of the client's API.
+pub(crate) async fn serve(
+    context: Arc<ConnectionContext>,
+    request: Request<Incoming>,
+) -> Result<Response<ResponseBody>, Infallible> {
     let route = Route::of(request.method(), request.uri().path());
     let dialect = match route {
         Route::Call(endpoint) => endpoint.dialect(),
         _ => ApiDialect::guess(request.uri().path(), request.headers()),
     };
-    Ok(answer(&desk, route, dialect, request).await.unwrap_or_else(|refusal| refusal.respond(dialect)))
+    Ok(answer(&context, route, dialect, request).await.unwrap_or_else(|refusal| refusal.respond(dialect)))
 }
 
 async fn answer(
-    desk: &Arc<Desk>,
+    context: &Arc<ConnectionContext>,
     route: Route,
     dialect: ApiDialect,
     request: Request<Incoming>,
-) -> Result<Response<ResponseBody>, Refusal> {
-    // A sign of life tells nothing, and clients ask for it before they have a token to show.
+) -> Result<Response<ResponseBody>, CallRefusal> {
+    // A health check reveals nothing, and clients send it before they have a token.
     if route == Route::Hello {
         return Ok(Response::new(Either::Left(Full::default())));
     }
-    let caller = desk.caller(request.headers())?;
+    let handler = context.authenticate(request.headers())?;
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     match route {
-        Route::Hello | Route::Unknown => Err(Refusal::RouteNotFound { method, path }),
-        Route::WrongMethod => Err(Refusal::MethodNotAllowed { method, path }),
-        Route::WebSocket => Err(Refusal::NoWebSocket),
+        Route::Hello | Route::Unknown => Err(CallRefusal::RouteNotFound { method, path }),
+        Route::WrongMethod => Err(CallRefusal::MethodNotAllowed { method, path }),
+        Route::WebSocket => Err(CallRefusal::NoWebSocket),
         Route::Models => {
-            let names = models::named_by(&caller.identity, &desk.till.prices);
-            Ok(whole(StatusCode::OK, &models::list(dialect, &names)))
+            let names = models::allowed_models(&handler.identity, &context.billing.prices);
+            Ok(json_response(StatusCode::OK, &models::list(dialect, &names)))
         }
         Route::Model => {
             let name = in_models_path(&path).map(percent_decoded).unwrap_or_default();
-            let names = models::named_by(&caller.identity, &desk.till.prices);
-            let name = names.into_iter().find(|known| *known == name).ok_or(Refusal::ModelUnknown(name))?;
-            Ok(whole(StatusCode::OK, &models::one(dialect, &name)))
+            let names = models::allowed_models(&handler.identity, &context.billing.prices);
+            let name = names.into_iter().find(|known| *known == name).ok_or(CallRefusal::ModelUnknown(name))?;
+            Ok(json_response(StatusCode::OK, &models::one(dialect, &name)))
         }
         Route::Call(endpoint) => {
             let (mut parts, body) = request.into_parts();
-            let coding = Coding::of(&parts.headers).map_err(Refusal::BodyEncoded)?;
-            let body = read_body(body, desk.limits.request_bytes).await?;
-            let body = unpack(coding, body, desk.limits.request_bytes).await?;
+            let coding = Coding::of(&parts.headers).map_err(CallRefusal::BodyEncoded)?;
+            let body = read_body(body, context.limits.request_bytes).await?;
+            let body = unpack(coding, body, context.limits.request_bytes).await?;
             parts.headers.remove(header::CONTENT_ENCODING);
-            caller.call(endpoint, &parts, body).await
+            handler.handle(endpoint, &parts, body).await
         }
     }
 }
 
-async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, Refusal> {
-    // A length that is told beforehand is refused before any of it is read.
+async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, CallRefusal> {
+    // A content length above the limit is refused before anything is read.
     if body.size_hint().lower() > limit as u64 {
-        return Err(Refusal::BodyTooLarge { limit });
+        return Err(CallRefusal::BodyTooLarge { limit });
     }
     match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Refusal::BodyTooLarge { limit }),
-        Err(_) => Err(Refusal::BodyCut),
+        Err(error) if error.is::<LengthLimitError>() => Err(CallRefusal::BodyTooLarge { limit }),
+        Err(_) => Err(CallRefusal::BodyCut),
     }
 }
 
-/// The body in plain bytes. The limit is for these, too: what is small when packed need not be so when opened.
-async fn unpack(coding: Option<Coding>, body: Bytes, limit: usize) -> Result<Bytes, Refusal> {
+/// Returns the decompressed body. The limit applies to its decompressed size as well.
+async fn unpack(coding: Option<Coding>, body: Bytes, limit: usize) -> Result<Bytes, CallRefusal> {
     let Some(coding) = coding else { return Ok(body) };
-    // This takes a while, and others are served on this thread.
-    let opened = tokio::task::spawn_blocking(move || coding.unpack(body, limit)).await;
-    match opened {
-        Ok(Ok(body)) => body.ok_or(Refusal::BodyTooLarge { limit }),
-        Ok(Err(UnpackError::Broken(coding))) => Err(Refusal::BodyInvalid(format!("it is not {}", coding.name()))),
-        Ok(Err(UnpackError::Cut)) | Err(_) => Err(Refusal::BodyCut),
+    // Decompression takes a while, and this thread serves other connections.
+    let unpacked = tokio::task::spawn_blocking(move || coding.unpack(body, limit)).await;
+    match unpacked {
+        Ok(Ok(body)) => body.ok_or(CallRefusal::BodyTooLarge { limit }),
+        Ok(Err(UnpackError::Broken(coding))) => {
+            Err(CallRefusal::BodyInvalid(format!("the data is not valid {}", coding.name())))
+        }
+        Ok(Err(UnpackError::Cut)) | Err(_) => Err(CallRefusal::BodyCut),
     }
 }

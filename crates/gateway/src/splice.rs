@@ -1,21 +1,21 @@
-//! The two changes we make to a request: another model's name, and the wish to be told the usage.
+//! The two changes that the gateway makes to a request body: the model name and `include_usage`.
 //!
-//! Everything else keeps its bytes: vendors' prompt caches compare them.
+//! All other bytes stay, because the prompt caches of vendors compare them.
 
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// The fields that may be changed, as they stand in the body.
+/// The raw text of the fields that may be changed.
 #[derive(Deserialize)]
-struct Spans<'a> {
+struct RawFields<'a> {
     #[serde(borrow, default, deserialize_with = "raw")]
     model: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "raw")]
     stream_options: Option<&'a RawValue>,
 }
 
-/// The text of a field, also where it is `null`.
+/// Reads the raw text of a field, `null` included.
 fn raw<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -26,32 +26,32 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-/// `body` with `model` in the place of the model it names.
+/// Returns `body` with its model replaced by `model`.
 pub(crate) fn replace_model(body: &Bytes, model: &str) -> Result<Bytes, serde_json::Error> {
-    let spans: Spans<'_> = serde_json::from_slice(body)?;
-    let Some(old) = spans.model else { return Ok(body.clone()) };
+    let fields: RawFields<'_> = serde_json::from_slice(body)?;
+    let Some(old) = fields.model else { return Ok(body.clone()) };
     let name = serde_json::to_string(model)?;
     Ok(replace(body, old, &name))
 }
 
-/// `body` with the wish to be told the usage of a stream; none: it has that wish.
+/// Returns `body` with `include_usage` set, or `None` if the client has set it. Fails if `body` is not a JSON object.
 pub(crate) fn ask_for_usage(body: &Bytes) -> Result<Option<Bytes>, serde_json::Error> {
-    const WISH: &str = "\"include_usage\":true";
-    let spans: Spans<'_> = serde_json::from_slice(body)?;
-    let options = match spans.stream_options {
-        None => return Ok(Some(append_field(body, &format!("\"stream_options\":{{{WISH}}}")))),
-        Some(null) if null.get() == "null" => return Ok(Some(replace(body, null, &format!("{{{WISH}}}")))),
+    const INCLUDE_USAGE: &str = "\"include_usage\":true";
+    let fields: RawFields<'_> = serde_json::from_slice(body)?;
+    let options = match fields.stream_options {
+        None => return Ok(Some(append_field(body, &format!("\"stream_options\":{{{INCLUDE_USAGE}}}")))),
+        Some(null) if null.get() == "null" => return Ok(Some(replace(body, null, &format!("{{{INCLUDE_USAGE}}}")))),
         Some(options) => options,
     };
     if serde_json::from_str::<StreamOptions>(options.get())?.include_usage {
         return Ok(None);
     }
-    let mut fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(options.get())?;
-    fields.insert("include_usage".to_owned(), true.into());
-    Ok(Some(replace(body, options, &serde_json::Value::Object(fields).to_string())))
+    let mut changed: serde_json::Map<String, serde_json::Value> = serde_json::from_str(options.get())?;
+    changed.insert("include_usage".to_owned(), true.into());
+    Ok(Some(replace(body, options, &serde_json::Value::Object(changed).to_string())))
 }
 
-/// `body` with `new` in the place of `old`, which is a part of it.
+/// Returns `body` with `old`, which is a slice of it, replaced by `new`.
 fn replace(body: &Bytes, old: &RawValue, new: &str) -> Bytes {
     let start = old.get().as_ptr() as usize - body.as_ptr() as usize;
     let mut spliced = BytesMut::with_capacity(body.len() + new.len());
@@ -61,7 +61,7 @@ fn replace(body: &Bytes, old: &RawValue, new: &str) -> Bytes {
     spliced.freeze()
 }
 
-/// `body`, an object that is not empty, with one more field at its end.
+/// Returns `body`, a non-empty JSON object, with `field` appended.
 fn append_field(body: &Bytes, field: &str) -> Bytes {
     let end = body.iter().rposition(|byte| *byte == b'}').unwrap_or(body.len());
     let mut spliced = BytesMut::with_capacity(body.len() + field.len() + 1);
@@ -84,10 +84,10 @@ mod tests {
     }
 
     #[test]
-    fn the_wish_for_usage_is_added_once() {
+    fn include_usage_is_added_once() {
         let check = |body: &str, expected: Option<&str>| {
-            let asked = ask_for_usage(&Bytes::copy_from_slice(body.as_bytes())).unwrap();
-            assert_eq!(asked.as_deref(), expected.map(str::as_bytes));
+            let changed = ask_for_usage(&Bytes::copy_from_slice(body.as_bytes())).unwrap();
+            assert_eq!(changed.as_deref(), expected.map(str::as_bytes));
         };
         check(r#"{"model":"m"} "#, Some(r#"{"model":"m","stream_options":{"include_usage":true}} "#));
         check(r#"{"stream_options":null,"a":1}"#, Some(r#"{"stream_options":{"include_usage":true},"a":1}"#));

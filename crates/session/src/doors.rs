@@ -110,7 +110,7 @@ fn attach_models(
     };
     let identity = GatewayIdentity {
         session: plan.id.clone(),
-        token: SessionToken::of(token),
+        token: SessionToken::from_text(token),
         account: options.account.as_deref().unwrap_or(plan.id.as_str()).into(),
         user: options.user.as_deref().map(Into::into),
         key: None,
@@ -119,7 +119,7 @@ fn attach_models(
         attempt: plan.epoch,
         journal: recorder.journal().clone(),
         bodies: host.shelf.bodies(host.limits.compress),
-        turn: recorder.turn.clone(),
+        turn: Arc::new(recorder.turn.clone()),
         upstream,
         policy: Some(plan.policy.clone()),
         budgets: budgets(&plan.policy),

@@ -302,7 +302,7 @@ impl Sessions {
         let host = self.host.clone();
         host.shelf.keep_spares();
         blocking(move || {
-            let reconciled = host.gateway.settle_unknown(host.shelf.directory())?;
+            let reconciled = host.gateway.settle_unknown_calls(host.shelf.directory())?;
             tracing::debug!(?reconciled, "looked up calls that were never settled");
             recovery::recover(&host.shelf)
         })

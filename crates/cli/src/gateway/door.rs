@@ -55,7 +55,7 @@ impl Door {
 
     /// Whoever `token` belongs to.
     pub(super) fn admit(&self, token: &str) -> Result<Arc<GatewayIdentity>, AuthenticationError> {
-        let key = self.keys.find(&SessionToken::of(token).digest()).map_err(|error| {
+        let key = self.keys.find(&SessionToken::from_text(token).digest()).map_err(|error| {
             tracing::error!(%error, "cannot read the keys");
             AuthenticationError::Unavailable("the keys cannot be read".to_owned())
         })?;
@@ -79,7 +79,7 @@ impl Door {
     fn identity(&self, key: KeyRecord) -> Result<GatewayIdentity, Failure> {
         let session = self.place.record_of(&key.id)?;
         Ok(GatewayIdentity {
-            token: SessionToken::of_digest(key.digest),
+            token: SessionToken::from_digest(key.digest),
             journal: self.journal(&session)?,
             policy: Some(Arc::new(self.policy(&key)?)),
             budgets: budgets(&key),
@@ -90,7 +90,7 @@ impl Door {
             agent: None,
             attempt: 1,
             bodies: Arc::new(self.bodies.clone()),
-            turn: CurrentTurn::default(),
+            turn: Arc::new(CurrentTurn::default()),
             upstream: self.upstream.clone(),
             limits: self.limits.clone(),
             session,

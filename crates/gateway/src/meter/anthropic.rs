@@ -1,4 +1,4 @@
-//! Usage of the Anthropic Messages API.
+//! The usage parser for the Anthropic Messages API.
 
 use std::borrow::Cow;
 
@@ -6,40 +6,40 @@ use memchr::memmem::Finder;
 use protocol::Usage;
 use serde::Deserialize;
 
-use super::{Reading, Words};
+use super::{MeterReading, WordFinder};
 
-/// How a piece of content begins; a second `type` after it would make the event one that nobody can read.
-const DELTA: &[u8] = br#"{"type":"content_block_delta","#;
-/// What is in every event of interest.
-static TOLD: Words<3> = Words::new(|| ["\"usage\"", "\"message_stop\"", "\"error\""].map(Finder::new));
+/// The start of a content delta. A second `type` behind it would make the event unreadable.
+const DELTA_PREFIX: &[u8] = br#"{"type":"content_block_delta","#;
+/// Words of which every relevant event contains one.
+static RELEVANT: WordFinder<3> = WordFinder::new(|| ["\"usage\"", "\"message_stop\"", "\"error\""].map(Finder::new));
 
-/// A whole message, an error document, or one event of a stream: the fields do not collide.
+/// A message, an error document, or one event of a stream. Their fields do not collide.
 #[derive(Deserialize)]
-struct Event<'a> {
+struct AnthropicDocument<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
-    message: Option<Head>,
-    delta: Option<Delta>,
+    message: Option<MessageHead>,
+    delta: Option<MessageDelta>,
     model: Option<String>,
     stop_reason: Option<String>,
-    usage: Option<Counts>,
-    error: Option<VendorError>,
+    usage: Option<TokenCounts>,
+    error: Option<ErrorDetails>,
 }
 
 #[derive(Deserialize, Default)]
-struct Head {
+struct MessageHead {
     model: Option<String>,
     stop_reason: Option<String>,
-    usage: Option<Counts>,
+    usage: Option<TokenCounts>,
 }
 
 #[derive(Deserialize)]
-struct Delta {
+struct MessageDelta {
     stop_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct VendorError {
+struct ErrorDetails {
     #[serde(rename = "type", default)]
     kind: String,
     #[serde(default)]
@@ -47,7 +47,7 @@ struct VendorError {
 }
 
 #[derive(Deserialize)]
-struct Counts {
+struct TokenCounts {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
@@ -62,44 +62,44 @@ struct CacheCreation {
 }
 
 /// Reads one event of a stream.
-pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
-    // Deltas of text are nearly all of a stream and carry nothing of interest.
-    if data.starts_with(DELTA) {
+pub(super) fn read_event(data: &[u8], reading: &mut MeterReading) {
+    // Nearly all events of a stream are text deltas, which hold nothing relevant.
+    if data.starts_with(DELTA_PREFIX) {
         return;
     }
-    if TOLD.are_in(data) {
+    if RELEVANT.is_in(data) {
         read(data, reading);
     }
 }
 
-/// Reads a whole answer.
-pub(super) fn read_document(body: &[u8], reading: &mut Reading) {
+/// Reads a complete response.
+pub(super) fn read_document(body: &[u8], reading: &mut MeterReading) {
     read(body, reading);
     if reading.complete {
         return;
     }
-    if let Ok(counted) = serde_json::from_slice::<TokenCount>(body) {
+    if let Ok(counted) = serde_json::from_slice::<CountTokensResponse>(body) {
         reading.complete = counted.input_tokens.is_some();
     }
 }
 
 #[derive(Deserialize)]
-struct TokenCount {
+struct CountTokensResponse {
     input_tokens: Option<u64>,
 }
 
-fn read(json: &[u8], reading: &mut Reading) {
-    let Ok(event) = serde_json::from_slice::<Event<'_>>(json) else { return };
-    let head = Head { model: event.model, stop_reason: event.stop_reason, usage: event.usage };
+fn read(json: &[u8], reading: &mut MeterReading) {
+    let Ok(event) = serde_json::from_slice::<AnthropicDocument<'_>>(json) else { return };
+    let head = MessageHead { model: event.model, stop_reason: event.stop_reason, usage: event.usage };
     match &*event.kind {
         "message" => {
-            take_head(head, reading);
+            apply_head(head, reading);
             reading.complete = true;
         }
-        "message_start" => take_head(event.message.unwrap_or_default(), reading),
+        "message_start" => apply_head(event.message.unwrap_or_default(), reading),
         "message_delta" => {
-            take_head(head, reading);
-            if let Some(Delta { stop_reason: Some(reason) }) = event.delta {
+            apply_head(head, reading);
+            if let Some(MessageDelta { stop_reason: Some(reason) }) = event.delta {
                 reading.stop_reason = Some(reason);
             }
         }
@@ -112,7 +112,7 @@ fn read(json: &[u8], reading: &mut Reading) {
     }
 }
 
-fn take_head(head: Head, reading: &mut Reading) {
+fn apply_head(head: MessageHead, reading: &mut MeterReading) {
     reading.model = head.model.or(reading.model.take());
     reading.stop_reason = head.stop_reason.or(reading.stop_reason.take());
     if let Some(counts) = head.usage {
@@ -120,7 +120,7 @@ fn take_head(head: Head, reading: &mut Reading) {
     }
 }
 
-fn overwrite(usage: &mut Usage, counts: &Counts) {
+fn overwrite(usage: &mut Usage, counts: &TokenCounts) {
     let set = |field: &mut u64, count: Option<u64>| *field = count.unwrap_or(*field);
     set(&mut usage.input_tokens, counts.input_tokens);
     set(&mut usage.output_tokens, counts.output_tokens);
@@ -128,7 +128,7 @@ fn overwrite(usage: &mut Usage, counts: &Counts) {
     let by_age = counts.cache_creation.as_ref();
     let hour = by_age.and_then(|creation| creation.ephemeral_1h_input_tokens);
     set(&mut usage.cache_write_1h_tokens, hour);
-    // The total counts both ages; where only the total is told, all of it is the five-minute cache.
+    // The total covers both cache ages. A total without details counts as the five-minute cache.
     let five_minutes = by_age.and_then(|creation| creation.ephemeral_5m_input_tokens);
     let rest = counts.cache_creation_input_tokens.map(|total| total.saturating_sub(usage.cache_write_1h_tokens));
     set(&mut usage.cache_write_tokens, five_minutes.or(rest));
@@ -138,8 +138,8 @@ fn overwrite(usage: &mut Usage, counts: &Counts) {
 mod tests {
     use super::*;
 
-    fn read_all(events: &[&str]) -> Reading {
-        let mut reading = Reading::default();
+    fn read_all(events: &[&str]) -> MeterReading {
+        let mut reading = MeterReading::default();
         for event in events {
             read_event(event.as_bytes(), &mut reading);
         }
@@ -150,7 +150,7 @@ mod tests {
         "cache_creation_input_tokens":50,"cache_creation":{"ephemeral_5m_input_tokens":20,"ephemeral_1h_input_tokens":30}}}}"#;
 
     #[test]
-    fn counts_of_a_stream_are_totals_and_never_added() {
+    fn later_counts_replace_earlier_counts() {
         let reading = read_all(&[
             START,
             r#"{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":40}}"#,
@@ -170,20 +170,20 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_its_last_event_is_not_complete() {
+    fn stream_without_its_last_event_is_incomplete() {
         assert!(!read_all(&[START]).complete);
     }
 
     #[test]
-    fn words_in_the_text_of_the_model_are_not_counts() {
+    fn text_of_the_model_is_not_parsed_as_usage() {
         let reading = read_all(&[
             r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\"usage\" {\"output_tokens\":9}"}}"#,
         ]);
-        assert_eq!(reading, Reading::default());
+        assert_eq!(reading, MeterReading::default());
     }
 
     #[test]
-    fn an_error_in_mid_stream_is_told() {
+    fn error_event_in_a_stream_is_reported() {
         let reading = read_all(&[r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#]);
         assert_eq!(reading.error.as_deref(), Some("overloaded_error: Overloaded"));
     }

@@ -1,24 +1,24 @@
-//! Usage of the Gemini API.
+//! The usage parser for the Gemini API.
 
 use memchr::memmem::Finder;
 use protocol::Usage;
 use serde::Deserialize;
 
-use super::{Reading, Words};
+use super::{MeterReading, WordFinder};
 
-/// Fields that are null where they say nothing.
-static TOLD: Words<4> =
-    Words::new(|| ["\"usageMetadata\"", "\"finishReason\"", "\"blockReason\"", "\"error\""].map(Finder::new));
+/// Fields of which every relevant event has one that is not null.
+static RELEVANT: WordFinder<4> =
+    WordFinder::new(|| ["\"usageMetadata\"", "\"finishReason\"", "\"blockReason\"", "\"error\""].map(Finder::new));
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct GeminiResponse {
     #[serde(default)]
     candidates: Vec<Candidate>,
-    usage_metadata: Option<Counts>,
+    usage_metadata: Option<TokenCounts>,
     model_version: Option<String>,
-    prompt_feedback: Option<Feedback>,
-    error: Option<VendorError>,
+    prompt_feedback: Option<PromptFeedback>,
+    error: Option<ErrorDetails>,
 }
 
 #[derive(Deserialize)]
@@ -29,14 +29,14 @@ struct Candidate {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Feedback {
+struct PromptFeedback {
     block_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_field_names, reason = "the names are the vendor's")]
-struct Counts {
+struct TokenCounts {
     prompt_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,
     candidates_token_count: Option<u64>,
@@ -45,47 +45,47 @@ struct Counts {
 }
 
 #[derive(Deserialize)]
-struct VendorError {
+struct ErrorDetails {
     #[serde(default)]
     message: String,
 }
 
 /// Reads one event of a stream.
-pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
-    if TOLD.have_value(data) {
+pub(super) fn read_event(data: &[u8], reading: &mut MeterReading) {
+    if RELEVANT.have_value(data) {
         read(data, reading);
     }
 }
 
-/// Reads a whole answer: one document, or a list of them where a stream was asked for without `alt=sse`.
-pub(super) fn read_document(body: &[u8], reading: &mut Reading) {
-    match serde_json::from_slice::<Vec<Answer>>(body) {
-        Ok(answers) => answers.into_iter().for_each(|answer| take(answer, reading)),
+/// Reads a complete response: one document, or a list of documents for a stream without `alt=sse`.
+pub(super) fn read_document(body: &[u8], reading: &mut MeterReading) {
+    match serde_json::from_slice::<Vec<GeminiResponse>>(body) {
+        Ok(responses) => responses.into_iter().for_each(|response| apply(response, reading)),
         Err(_) => read(body, reading),
     }
 }
 
-fn read(json: &[u8], reading: &mut Reading) {
-    if let Ok(answer) = serde_json::from_slice(json) {
-        take(answer, reading);
+fn read(json: &[u8], reading: &mut MeterReading) {
+    if let Ok(response) = serde_json::from_slice(json) {
+        apply(response, reading);
     }
 }
 
-fn take(answer: Answer, reading: &mut Reading) {
-    reading.model = answer.model_version.or(reading.model.take());
-    let blocked = answer.prompt_feedback.and_then(|feedback| feedback.block_reason);
-    let finished = answer.candidates.into_iter().find_map(|candidate| candidate.finish_reason);
+fn apply(response: GeminiResponse, reading: &mut MeterReading) {
+    reading.model = response.model_version.or(reading.model.take());
+    let blocked = response.prompt_feedback.and_then(|feedback| feedback.block_reason);
+    let finished = response.candidates.into_iter().find_map(|candidate| candidate.finish_reason);
     reading.stop_reason = finished.or(blocked).or(reading.stop_reason.take());
-    reading.error = answer.error.map(|error| error.message).or(reading.error.take());
-    // There is no last event: the reason is in the last one that says anything.
+    reading.error = response.error.map(|error| error.message).or(reading.error.take());
+    // Gemini has no final event: the stop reason is in the last event with content.
     reading.complete |= reading.stop_reason.is_some() || reading.error.is_some();
-    if let Some(counts) = answer.usage_metadata {
+    if let Some(counts) = response.usage_metadata {
         overwrite(&mut reading.usage, &counts);
     }
 }
 
-/// The prompt counts its cached part, and thoughts are counted beside the answer.
-fn overwrite(usage: &mut Usage, counts: &Counts) {
+/// Gemini's prompt count includes cached tokens, and its response count excludes thoughts.
+fn overwrite(usage: &mut Usage, counts: &TokenCounts) {
     usage.cache_read_tokens = counts.cached_content_token_count.unwrap_or(usage.cache_read_tokens);
     if let Some(prompt) = counts.prompt_token_count {
         let tools = counts.tool_use_prompt_token_count.unwrap_or(0);
@@ -104,15 +104,15 @@ mod tests {
     const LAST: &str = r#"{"candidates":[{"finishReason":"STOP"}],"modelVersion":"g","usageMetadata":{"promptTokenCount":30,"cachedContentTokenCount":20,"candidatesTokenCount":5,"thoughtsTokenCount":2}}"#;
 
     #[track_caller]
-    fn check(reading: &Reading) {
+    fn check(reading: &MeterReading) {
         let usage = Usage { input_tokens: 10, output_tokens: 7, cache_read_tokens: 20, ..Usage::default() };
         assert_eq!((reading.usage, reading.complete), (usage, true));
         assert_eq!((reading.model.as_deref(), reading.stop_reason.as_deref()), (Some("g"), Some("STOP")));
     }
 
     #[test]
-    fn a_stream_tells_totals_in_each_event() {
-        let mut reading = Reading::default();
+    fn later_totals_of_a_stream_replace_earlier_ones() {
+        let mut reading = MeterReading::default();
         read_event(FIRST.as_bytes(), &mut reading);
         assert!(!reading.complete);
         read_event(LAST.as_bytes(), &mut reading);
@@ -120,8 +120,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_events_is_a_list() {
-        let mut reading = Reading::default();
+    fn stream_without_events_is_read_as_a_list() {
+        let mut reading = MeterReading::default();
         read_document(format!("[{FIRST},\n{LAST}]").as_bytes(), &mut reading);
         check(&reading);
     }

@@ -1,4 +1,4 @@
-//! Usage of the `OpenAI` APIs: chat completions and responses.
+//! The usage parser for the `OpenAI` APIs: chat completions and responses.
 
 use std::borrow::Cow;
 
@@ -6,18 +6,18 @@ use memchr::memmem::Finder;
 use protocol::Usage;
 use serde::Deserialize;
 
-use super::{Reading, Words};
+use super::{MeterReading, WordFinder};
 
-/// Fields that are null where they say nothing.
-static TOLD: Words<3> = Words::new(|| ["\"usage\"", "\"finish_reason\"", "\"error\""].map(Finder::new));
-/// What events of a response, and errors among them, are known by.
-static RESPONSE: Words<2> = Words::new(|| ["\"response.", "\"type\":\"error\""].map(Finder::new));
-/// Deltas are nearly all of a stream and carry nothing of interest.
-static DELTA: Words<1> = Words::new(|| [".delta\""].map(Finder::new));
+/// Fields of which every relevant event has one that is not null.
+static RELEVANT: WordFinder<3> = WordFinder::new(|| ["\"usage\"", "\"finish_reason\"", "\"error\""].map(Finder::new));
+/// Words that mark the events of a response and its errors.
+static RESPONSE: WordFinder<2> = WordFinder::new(|| ["\"response.", "\"type\":\"error\""].map(Finder::new));
+/// The word that marks a delta. Nearly all events are deltas, and they hold nothing relevant.
+static DELTA: WordFinder<1> = WordFinder::new(|| [".delta\""].map(Finder::new));
 
-/// A completion, a chunk of one, a response, or an event of one: the fields do not collide.
+/// A completion, a chunk of a completion, a response, or an event of a response. Their fields do not collide.
 #[derive(Deserialize)]
-struct Document<'a> {
+struct OpenaiDocument<'a> {
     #[serde(rename = "type", borrow)]
     kind: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -25,44 +25,44 @@ struct Document<'a> {
     model: Option<String>,
     status: Option<String>,
     #[serde(default)]
-    choices: Vec<Choice>,
-    response: Option<Response>,
-    incomplete_details: Option<Incomplete>,
-    usage: Option<Counts>,
-    error: Option<VendorError>,
+    choices: Vec<ChatChoice>,
+    response: Option<ResponseObject>,
+    incomplete_details: Option<IncompleteDetails>,
+    usage: Option<TokenCounts>,
+    error: Option<ErrorDetails>,
     message: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct ChatChoice {
     finish_reason: Option<String>,
 }
 
 /// The response inside an event.
 #[derive(Deserialize)]
-struct Response {
+struct ResponseObject {
     model: Option<String>,
     status: Option<String>,
-    incomplete_details: Option<Incomplete>,
-    usage: Option<Counts>,
-    error: Option<VendorError>,
+    incomplete_details: Option<IncompleteDetails>,
+    usage: Option<TokenCounts>,
+    error: Option<ErrorDetails>,
 }
 
 #[derive(Deserialize)]
-struct Incomplete {
+struct IncompleteDetails {
     reason: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum VendorError {
-    Told { message: Option<String> },
+enum ErrorDetails {
+    Object { message: Option<String> },
     Text(String),
 }
 
-/// Each API has its own names, and some servers send both at once.
+/// Token counts. Each API has its own names, and some servers send both.
 #[derive(Deserialize)]
-struct Counts {
+struct TokenCounts {
     input_tokens: Option<u64>,
     prompt_tokens: Option<u64>,
     output_tokens: Option<u64>,
@@ -74,7 +74,7 @@ struct Counts {
     cache_creation: Option<CacheCreation>,
 }
 
-/// Told by proxies and by our own translation from Anthropic's API.
+/// Sent by proxies and by the gateway's translation from Anthropic's API.
 #[derive(Deserialize)]
 struct CacheCreation {
     ephemeral_1h_input_tokens: Option<u64>,
@@ -86,25 +86,25 @@ struct InputDetails {
 }
 
 /// Reads one event of a stream.
-pub(super) fn read_event(data: &[u8], reading: &mut Reading) {
+pub(super) fn read_event(data: &[u8], reading: &mut MeterReading) {
     if data == b"[DONE]" {
         reading.complete = true;
         return;
     }
-    if TOLD.have_value(data) || RESPONSE.are_in(data) && !DELTA.are_in(data) {
+    if RELEVANT.have_value(data) || RESPONSE.is_in(data) && !DELTA.is_in(data) {
         read(data, reading);
     }
 }
 
-/// Reads a whole answer.
-pub(super) fn read_document(body: &[u8], reading: &mut Reading) {
+/// Reads a complete response.
+pub(super) fn read_document(body: &[u8], reading: &mut MeterReading) {
     read(body, reading);
-    let Ok(document) = serde_json::from_slice::<Document<'_>>(body) else { return };
+    let Ok(document) = serde_json::from_slice::<OpenaiDocument<'_>>(body) else { return };
     reading.complete = document.object.is_some() || document.error.is_some();
 }
 
-fn read(json: &[u8], reading: &mut Reading) {
-    let Ok(document) = serde_json::from_slice::<Document<'_>>(json) else { return };
+fn read(json: &[u8], reading: &mut MeterReading) {
+    let Ok(document) = serde_json::from_slice::<OpenaiDocument<'_>>(json) else { return };
     reading.model = document.model.or(reading.model.take());
     for choice in document.choices {
         reading.stop_reason = choice.finish_reason.or(reading.stop_reason.take());
@@ -112,41 +112,41 @@ fn read(json: &[u8], reading: &mut Reading) {
     if let Some(counts) = &document.usage {
         overwrite(&mut reading.usage, counts);
     }
-    take_error(document.error, reading);
+    apply_error(document.error, reading);
     let kind = document.kind.as_deref().unwrap_or_default();
     if kind == "error" {
         reading.error = document.message.or(reading.error.take());
         reading.complete = true;
     }
     if document.object.as_deref() == Some("response") {
-        take_status(document.status, document.incomplete_details, reading);
+        apply_status(document.status, document.incomplete_details, reading);
     }
     if let Some(response) = document.response {
         reading.model = response.model.or(reading.model.take());
         if let Some(counts) = &response.usage {
             overwrite(&mut reading.usage, counts);
         }
-        take_error(response.error, reading);
-        take_status(response.status, response.incomplete_details, reading);
+        apply_error(response.error, reading);
+        apply_status(response.status, response.incomplete_details, reading);
         reading.complete |= matches!(kind, "response.completed" | "response.incomplete" | "response.failed");
     }
 }
 
-fn take_status(status: Option<String>, incomplete: Option<Incomplete>, reading: &mut Reading) {
+fn apply_status(status: Option<String>, incomplete: Option<IncompleteDetails>, reading: &mut MeterReading) {
     let reason = incomplete.and_then(|details| details.reason);
     reading.stop_reason = reason.or(status.filter(|status| status != "in_progress")).or(reading.stop_reason.take());
 }
 
-fn take_error(error: Option<VendorError>, reading: &mut Reading) {
+fn apply_error(error: Option<ErrorDetails>, reading: &mut MeterReading) {
     let Some(error) = error else { return };
     reading.error = Some(match error {
-        VendorError::Told { message } => message.unwrap_or_else(|| "the upstream told no reason".to_owned()),
-        VendorError::Text(message) => message,
+        ErrorDetails::Object { message } => message.unwrap_or_else(|| "the upstream gave no reason".to_owned()),
+        ErrorDetails::Text(message) => message,
     });
 }
 
-/// The prompt counts its cached parts here; ours does not.
-fn overwrite(usage: &mut Usage, counts: &Counts) {
+/// `OpenAI`'s prompt count includes cached tokens; [`Usage`] counts them separately.
+fn overwrite(usage: &mut Usage, counts: &TokenCounts) {
     let details = counts.prompt_tokens_details.as_ref().or(counts.input_tokens_details.as_ref());
     let cached = details.and_then(|details| details.cached_tokens).or(counts.prompt_cache_hit_tokens);
     usage.cache_read_tokens = cached.unwrap_or(usage.cache_read_tokens);
@@ -166,8 +166,8 @@ fn overwrite(usage: &mut Usage, counts: &Counts) {
 mod tests {
     use super::*;
 
-    fn read_all(events: &[&str]) -> Reading {
-        let mut reading = Reading::default();
+    fn read_all(events: &[&str]) -> MeterReading {
+        let mut reading = MeterReading::default();
         for event in events {
             read_event(event.as_bytes(), &mut reading);
         }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chat_stream_tells_its_usage_in_the_last_chunk() {
+    fn usage_of_a_chat_stream_is_in_its_last_chunk() {
         let reading = read_all(&[
             r#"{"object":"chat.completion.chunk","model":"m","choices":[{"delta":{"content":"a"},"finish_reason":null}],"usage":null}"#,
             r#"{"object":"chat.completion.chunk","model":"m","choices":[{"delta":{},"finish_reason":"stop"}],"usage":null}"#,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_tells_its_usage_when_it_is_completed() {
+    fn usage_of_a_response_is_in_its_completed_event() {
         let reading = read_all(&[
             r#"{"type":"response.created","response":{"model":"m","status":"in_progress","usage":null}}"#,
             r#"{"type":"response.output_text.delta","delta":"\"usage\":{\"input_tokens\":9}"}"#,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_in_each_of_its_shapes() {
+    fn error_is_read_in_each_format() {
         assert_eq!(read_all(&[r#"{"error":{"message":"no","type":"x"}}"#]).error.as_deref(), Some("no"));
         assert_eq!(read_all(&[r#"{"error":"no"}"#]).error.as_deref(), Some("no"));
         assert_eq!(read_all(&[r#"{"type":"error","message":"no","code":null}"#]).error.as_deref(), Some("no"));
@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_completion_and_a_whole_response_are_read() {
-        let mut reading = Reading::default();
+    fn complete_chat_completion_and_response_are_read() {
+        let mut reading = MeterReading::default();
         read_document(br#"{"object":"chat.completion","model":"m","choices":[{"finish_reason":"length","message":{}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#, &mut reading);
         assert_eq!(
             (reading.usage.output_tokens, reading.stop_reason.as_deref(), reading.complete),
             (2, Some("length"), true)
         );
-        let mut reading = Reading::default();
+        let mut reading = MeterReading::default();
         read_document(br#"{"object":"response","model":"m","status":"incomplete","error":null,"incomplete_details":{"reason":"max_output_tokens"},"usage":{"input_tokens":1,"output_tokens":2}}"#, &mut reading);
         assert_eq!((reading.usage.output_tokens, reading.stop_reason.as_deref()), (2, Some("max_output_tokens")));
     }

@@ -1,32 +1,32 @@
-//! Splits an event stream into the data of its events, however the bytes were cut on the way.
+//! A reader for server-sent events whose bytes arrive in arbitrary pieces.
 
 use memchr::memchr;
 
 use crate::upstream::UpstreamFailure;
 
-/// Reads the `data` of server-sent events. Other fields are skipped: every vendor repeats the event's name
-/// in its data.
+/// Reads the `data` of server-sent events. Other fields are skipped, because every vendor repeats the event's name in
+/// its data.
 pub(crate) struct SseReader {
     limit: usize,
-    /// The beginning of a line whose end has not come.
+    /// The start of a line whose end has not arrived.
     line: Vec<u8>,
-    /// Data of the event that is open.
+    /// The data of the open event.
     data: Vec<u8>,
     open: bool,
 }
 
 impl SseReader {
-    /// A reader that takes events of at most `limit` bytes.
+    /// Makes a reader for events of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new(), data: Vec::new(), open: false }
     }
 
-    /// Takes the next bytes and hands each finished event to `on_event`.
+    /// Takes the next bytes and passes the data of each complete event to `on_event`. Fails if an event is too long.
     pub(crate) fn push(&mut self, mut bytes: &[u8], mut on_event: impl FnMut(&[u8])) -> Result<(), UpstreamFailure> {
         while let Some(end) = memchr(b'\n', bytes) {
             let (head, tail) = (&bytes[..end], &bytes[end + 1..]);
             bytes = tail;
-            if let Some(data) = self.whole_event(head, tail) {
+            if let Some(data) = self.single_line_event(head, tail) {
                 on_event(data);
                 bytes = &tail[1..];
             } else if self.line.is_empty() {
@@ -38,26 +38,26 @@ impl SseReader {
                 line.clear();
                 self.line = line;
             }
-            self.check()?;
+            self.check_length()?;
         }
         self.line.extend_from_slice(bytes);
-        self.check()
+        self.check_length()
     }
 
-    /// The stream has ended: hands out an event whose closing blank line never came.
+    /// Ends the stream and passes on a last event that has no blank line behind it.
     pub(crate) fn finish(&mut self, mut on_event: impl FnMut(&[u8])) {
         let line = std::mem::take(&mut self.line);
         self.take_line(&line, &mut on_event);
         self.take_line(b"", &mut on_event);
     }
 
-    /// The data of an event that is all in one line, with its end right after it. Nearly all are, and need not be kept.
-    fn whole_event<'b>(&self, line: &'b [u8], after: &[u8]) -> Option<&'b [u8]> {
+    /// Returns the data of an event that is one line with a blank line behind it. Nearly all are, and need no copy.
+    fn single_line_event<'b>(&self, line: &'b [u8], after: &[u8]) -> Option<&'b [u8]> {
         let alone = !self.open && self.line.is_empty() && after.first() == Some(&b'\n');
         value(line).filter(|data| alone && data.len() <= self.limit)
     }
 
-    fn check(&self) -> Result<(), UpstreamFailure> {
+    fn check_length(&self) -> Result<(), UpstreamFailure> {
         if self.line.len() + self.data.len() > self.limit {
             return Err(UpstreamFailure::TooLong { limit: self.limit });
         }
@@ -65,7 +65,7 @@ impl SseReader {
     }
 
     fn take_line(&mut self, line: &[u8], on_event: &mut impl FnMut(&[u8])) {
-        if without_return(line).is_empty() {
+        if trim_carriage_return(line).is_empty() {
             if std::mem::take(&mut self.open) {
                 on_event(&self.data);
                 self.data.clear();
@@ -80,13 +80,13 @@ impl SseReader {
     }
 }
 
-/// The value of a line of data.
+/// Returns the value of a `data` line.
 fn value(line: &[u8]) -> Option<&[u8]> {
-    let value = without_return(line).strip_prefix(b"data:")?;
+    let value = trim_carriage_return(line).strip_prefix(b"data:")?;
     Some(value.strip_prefix(b" ").unwrap_or(value))
 }
 
-fn without_return(line: &[u8]) -> &[u8] {
+fn trim_carriage_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
@@ -108,27 +108,27 @@ mod tests {
     }
 
     #[test]
-    fn data_is_found_whatever_the_line_ends_and_fields_around_it() {
+    fn data_is_read_with_any_line_ending_and_other_fields() {
         let stream = b": hello\r\nevent: a\r\ndata: 1\r\n\r\ndata:2\n\nid: 7\n\ndata: 3\ndata: 4\n\ndata: last";
         assert_eq!(read(&[stream]), ["1", "2", "3\n4", "last"]);
     }
 
     #[test]
-    fn a_line_that_never_ends_is_given_up_at_the_limit() {
+    fn endless_line_fails_at_the_limit() {
         let mut reader = SseReader::new(100);
         let failed = (0..100).find(|_| reader.push(b"data: 0123456789", |_| {}).is_err());
         assert_eq!(failed, Some(6));
     }
 
     #[test]
-    fn many_data_lines_of_one_event_are_given_up_at_the_limit_too() {
+    fn event_with_many_data_lines_fails_at_the_limit() {
         let mut reader = SseReader::new(100);
         assert!((0..100).any(|_| reader.push(b"data: 0123456789\n", |_| {}).is_err()));
     }
 
     proptest! {
         #[test]
-        fn cuts_make_no_difference(bytes in "(data: ?[a-z]{0,9}|event: x|\r?\n|:){0,40}", cuts in prop::collection::vec(0usize..400, 0..12)) {
+        fn frame_boundaries_make_no_difference(bytes in "(data: ?[a-z]{0,9}|event: x|\r?\n|:){0,40}", cuts in prop::collection::vec(0usize..400, 0..12)) {
             let bytes = bytes.as_bytes();
             let mut at: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             at.extend([0, bytes.len()]);

@@ -1,64 +1,64 @@
-//! The price table as it stands in its file.
+//! The parser for the file of a price table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Digest;
 use serde::Deserialize;
 
-use super::{ModelPrice, PriceSource, PriceTable, Tier, TokenRates};
+use super::{ModelPrice, PriceSource, PriceTable, PriceTier, TokenRates};
 
-/// Made by `scripts/update-prices.py`; its source, date and licence are in its head.
+/// The built-in table, made by `scripts/update-prices.py`. It starts with its source, date and licence.
 pub(super) const BUILT_IN: &str = include_str!("../../prices/prices.json");
 
-/// Why a price table cannot be used.
+/// The error of an invalid price table.
 #[derive(Debug, thiserror::Error)]
-#[error("the price table cannot be read")]
+#[error("invalid price table")]
 pub struct PriceTableError(#[from] serde_json::Error);
 
 #[derive(Deserialize)]
-struct Table {
+struct PriceFile {
     source: String,
     taken: String,
-    models: BTreeMap<String, Row>,
+    models: BTreeMap<String, PriceRow>,
 }
 
 #[derive(Deserialize)]
-struct Row {
+struct PriceRow {
     vendor: String,
     #[serde(flatten)]
     rates: TokenRates,
     #[serde(default)]
-    above: Vec<Tier>,
+    above: Vec<PriceTier>,
     max_output_tokens: Option<u64>,
 }
 
-/// Reads a table.
+/// Parses a table.
 pub(super) fn parse(text: &str) -> Result<PriceTable, PriceTableError> {
-    let table: Table = serde_json::from_str(text)?;
+    let table: PriceFile = serde_json::from_str(text)?;
     let vendors = table.models.iter().map(|(model, row)| (model.clone(), row.vendor.clone())).collect();
     let by_model = table.models.into_iter().map(|(model, row)| (model, row.into())).collect();
-    let origin = PriceSource { source: table.source, taken: table.taken };
+    let origin = PriceSource { source: table.source, retrieved: table.taken };
     Ok(PriceTable {
         by_model,
         version: Digest::of(text.as_ref()).to_string().into(),
         origin,
-        named: BTreeSet::new(),
+        configured: BTreeSet::new(),
         vendors,
     })
 }
 
-/// The version of a table in which one price was named.
-pub(super) fn next_version(version: &str, model: &str, price: &ModelPrice) -> String {
+/// Returns the version of a table after the price of `model` was set.
+pub(super) fn version_with_price(version: &str, model: &str, price: &ModelPrice) -> String {
     let TokenRates { input, output, cache_read, cache_write, cache_write_1h } = price.rates;
     let rates = format!("{input} {output} {cache_read} {cache_write} {cache_write_1h} {:?}", price.max_output_tokens);
     Digest::of(format!("{version}\n{model}\n{rates}").as_bytes()).to_string()
 }
 
-impl From<Row> for ModelPrice {
-    fn from(row: Row) -> Self {
-        let mut above = row.above;
-        above.sort_by_key(|tier| tier.tokens);
-        Self { rates: row.rates, above, max_output_tokens: row.max_output_tokens }
+impl From<PriceRow> for ModelPrice {
+    fn from(row: PriceRow) -> Self {
+        let mut tiers = row.above;
+        tiers.sort_by_key(|tier| tier.tokens);
+        Self { rates: row.rates, tiers, max_output_tokens: row.max_output_tokens }
     }
 }
 
@@ -69,28 +69,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_table_prices_what_vendors_publish() {
+    fn built_in_table_has_the_published_prices() {
         let prices = parse(BUILT_IN).unwrap();
         let million = Usage { input_tokens: 100_000, output_tokens: 100_000, ..Usage::default() };
         // 3 USD and 15 USD a million tokens.
         let picos = 100_000 * 3_000_000 + 100_000 * 15_000_000;
-        assert_eq!(prices.of("claude-sonnet-4-5").unwrap().cost_picos(&million), picos);
-        assert!(prices.of("gpt-5").is_some() && prices.of("gemini-2.5-pro").is_some());
-        assert_eq!(prices.of("claude-nobody-knows"), None);
+        assert_eq!(prices.get("claude-sonnet-4-5").unwrap().cost_picos(&million), picos);
+        assert!(prices.get("gpt-5").is_some() && prices.get("gemini-2.5-pro").is_some());
+        assert_eq!(prices.get("claude-nobody-knows"), None);
         assert_eq!(prices.version().len(), 64);
     }
 
     #[test]
-    fn a_vendor_has_its_own_models_and_those_the_configuration_names() {
-        let prices = parse(BUILT_IN).unwrap().with("my-model", ModelPrice::FREE);
-        let has = |vendor: &str, model: &str| prices.models_of(vendor).any(|name| name == model);
+    fn vendor_lists_its_own_models_and_configured_ones() {
+        let prices = parse(BUILT_IN).unwrap().with_price("my-model", ModelPrice::FREE);
+        let has = |vendor: &str, model: &str| prices.vendor_models(vendor).any(|name| name == model);
         assert!(has("anthropic", "claude-sonnet-4-5") && !has("anthropic", "gpt-5"));
         assert!(has("openai", "gpt-5") && has("gemini", "gemini-2.5-pro"));
         assert!(has("anthropic", "my-model") && has("nobody", "my-model"));
     }
 
     #[test]
-    fn no_kind_of_token_in_the_built_in_table_is_free() {
+    fn every_kind_of_token_in_the_built_in_table_has_a_price() {
         let one = [
             Usage { input_tokens: 1, ..Usage::default() },
             Usage { output_tokens: 1, ..Usage::default() },

@@ -8,7 +8,7 @@ use std::{borrow::Cow, fmt};
 use regex::Regex;
 use serde_json::Value;
 
-use crate::keep::RedactionRules;
+use crate::retention::RedactionRules;
 
 /// Fields of a request that name the run, not what is asked.
 const OF_THE_RUN: [&str; 6] =

@@ -140,7 +140,10 @@ async fn garbage_is_passed_on_and_said() {
     let desk = Desk::playing("  - answer: [raw: '<html>busy</html>']\n");
     let answer = desk.post("/v1/messages", prompt("x", false)).await;
     assert_eq!(answer.text(), "<html>busy</html>");
-    assert_eq!(desk.event("upstream_error").await["message"], "the upstream's answer is not of its API");
+    assert_eq!(
+        desk.event("upstream_error").await["message"],
+        "the upstream's response does not have the format of its API"
+    );
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ fn prices() -> PriceTable {
     let price = ModelPrice::flat(TokenRates { input: RATES.0, output: RATES.1, ..TokenRates::default() });
     ["claude-test", "gpt-test", "gemini-test"]
         .into_iter()
-        .fold(PriceTable::default(), |all, model| all.with(model, price.clone()))
+        .fold(PriceTable::default(), |all, model| all.with_price(model, price.clone()))
 }
 
 fn desk(vendor: &StubVendor, kind: VendorKind, change: impl FnOnce(&mut GatewayIdentity)) -> Desk {

@@ -250,7 +250,7 @@ impl Desk {
             attempt: 1,
             journal: notes.clone(),
             bodies: bodies.clone(),
-            turn,
+            turn: Arc::new(turn),
             upstream,
             policy: None,
             budgets: Vec::new(),

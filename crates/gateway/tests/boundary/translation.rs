@@ -22,7 +22,7 @@ fn desk(kind: VendorKind, vendor: &StubVendor, base_path: &str) -> Desk {
         cache_write: 1_000_000_000,
         ..TokenRates::default()
     });
-    let prices = PriceTable::default().with("their-model", price);
+    let prices = PriceTable::default().with_price("their-model", price);
     Desk::before(Arc::new(VendorUpstream::new(config).unwrap()), prices, GatewayLimits::default())
 }
 

@@ -47,7 +47,7 @@ fn prices() -> PriceTable {
     });
     ["claude-test", "claude-real", "gpt-test", "gemini-test", "their-model"]
         .into_iter()
-        .fold(PriceTable::default(), |prices, model| prices.with(model, price.clone()))
+        .fold(PriceTable::default(), |prices, model| prices.with_price(model, price.clone()))
 }
 
 #[tokio::test]

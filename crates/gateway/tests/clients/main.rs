@@ -58,7 +58,7 @@ fn desk(vendor: &StubVendor, kind: VendorKind, picos: u64) -> Desk {
     config.key = Some(Secret::new(KEY));
     let price = ModelPrice::flat(TokenRates { input: 3_000_000, output: 15_000_000, ..TokenRates::default() });
     let models = ["claude-test", "gpt-test", "gemini-test"].into_iter();
-    let prices = models.fold(PriceTable::default(), |prices, model| prices.with(model, price.clone()));
+    let prices = models.fold(PriceTable::default(), |prices, model| prices.with_price(model, price.clone()));
     let budget = UsageLimit {
         name: "budget_usd",
         scope: LimitScope::Session,

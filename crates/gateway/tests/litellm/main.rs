@@ -33,7 +33,7 @@ async fn litellm_accounts_say_who_pays_and_our_record_says_which_call() {
     let mut config = VendorConfig::new("proxy", VendorKind::Litellm, proxy.url());
     config.key = Some(Secret::new(KEY));
     let price = ModelPrice::flat(TokenRates { input: 3_000_000, output: 15_000_000, ..TokenRates::default() });
-    let prices = PriceTable::default().with(MODEL, price);
+    let prices = PriceTable::default().with_price(MODEL, price);
     let desk = Desk::with(Arc::new(VendorUpstream::new(config).unwrap()), prices, |_| {});
     for stream in [false, true] {
         let body = prompt("x", stream).replace("claude-test", MODEL);

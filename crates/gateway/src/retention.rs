@@ -1,6 +1,7 @@
-//! How much of the bodies of model calls is kept: all, all but secrets, or nothing.
+//! Retention of request and response bodies: everything, everything but secrets, or nothing.
 //!
-//! What was left out is gone: the name of a body is the hash of what is kept, or of what was not.
+//! Redacted bytes are never stored. The digest of a body is that of the redacted bytes, or of the original bytes if
+//! nothing is stored.
 
 use std::{fmt, io, sync::Arc};
 
@@ -10,13 +11,13 @@ use protocol::BodyRef;
 use regex::bytes::Regex;
 use store::BodyKind;
 
-use crate::{bodies::BodyStore, replay::NormalizerError};
+use crate::{body_store::BodyStore, replay::NormalizerError};
 
-/// Stands where a secret stood.
-const MARK: &[u8] = b"[redacted]";
+/// The replacement for a secret.
+const REPLACEMENT: &[u8] = b"[redacted]";
 
-/// What secrets look like. None of them reaches over a quote, so that what was JSON stays JSON.
-const SECRETS: [&str; 9] = [
+/// Patterns of secrets. No pattern matches a quote, so that JSON stays valid.
+const SECRET_PATTERNS: [&str; 9] = [
     r"\bsk-[A-Za-z0-9_-]{16,}",
     r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
     r"\bgh[pousr]_[A-Za-z0-9]{20,}\b",
@@ -28,53 +29,53 @@ const SECRETS: [&str; 9] = [
     r#"(?i)\b(?:password|passwd|secret|api[_-]?key|access[_-]?token)\b *[=:] *[^\s"'\\,;]{6,}"#,
 ];
 
-/// How much of the bodies of model calls is kept.
+/// How much of the request and response bodies is stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum BodyRetention {
     /// Every byte.
     #[default]
     Full,
-    /// Everything but what a rule says is a secret.
+    /// Everything but the secrets that a rule matches.
     Redacted(RedactionRules),
-    /// Length and hash alone.
+    /// Only length and digest.
     Nothing,
 }
 
 impl BodyRetention {
-    /// Keeps of `bytes` in `store` what is to be kept.
-    pub(crate) fn put(&self, store: &dyn BodyStore, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
+    /// Stores the allowed part of `bytes` in `store` and returns its reference.
+    pub(crate) fn store(&self, store: &dyn BodyStore, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
         match self {
             Self::Full => store.put(kind, bytes),
-            Self::Redacted(redaction) => store.put(kind, redaction.apply(&bytes).into()),
-            Self::Nothing => Ok(BodyRef::Stored { sha256: Digest::of(&bytes).to_string(), bytes: bytes.len() as u64 }),
+            Self::Redacted(rules) => store.put(kind, rules.apply(&bytes).into()),
+            Self::Nothing => Ok(BodyRef::Named { sha256: Digest::of(&bytes).to_string(), bytes: bytes.len() as u64 }),
         }
     }
 }
 
-/// Rules by which secrets are found.
+/// Patterns that find secrets in a body.
 #[derive(Clone)]
 pub struct RedactionRules {
     rules: Arc<[Regex]>,
 }
 
 impl RedactionRules {
-    /// The built-in rules, and `more`.
+    /// Makes the built-in rules with `more` added. Fails if a pattern is invalid.
     pub fn new(more: &[String]) -> Result<Self, NormalizerError> {
-        let rules = SECRETS.into_iter().chain(more.iter().map(String::as_str)).map(|pattern| {
+        let rules = SECRET_PATTERNS.into_iter().chain(more.iter().map(String::as_str)).map(|pattern| {
             Regex::new(pattern).map_err(|source| NormalizerError { pattern: pattern.to_owned(), source })
         });
         Ok(Self { rules: rules.collect::<Result<_, _>>()? })
     }
 
-    /// `bytes` with a mark in the place of every secret.
+    /// Returns `bytes` with every secret replaced.
     pub fn apply(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut kept = bytes.to_vec();
+        let mut redacted = bytes.to_vec();
         for rule in &*self.rules {
-            if rule.is_match(&kept) {
-                kept = rule.replace_all(&kept, regex::bytes::NoExpand(MARK)).into_owned();
+            if rule.is_match(&redacted) {
+                redacted = rule.replace_all(&redacted, regex::bytes::NoExpand(REPLACEMENT)).into_owned();
             }
         }
-        kept
+        redacted
     }
 }
 
@@ -95,12 +96,12 @@ impl Eq for RedactionRules {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bodies::MemoryBodyStore;
+    use crate::body_store::MemoryBodyStore;
 
     #[test]
-    fn secrets_are_marked_and_the_rest_is_as_it_was() {
-        let redaction = RedactionRules::new(&["badge-[0-9]+".to_owned()]).unwrap();
-        let said = |text: &str| String::from_utf8(redaction.apply(text.as_bytes())).unwrap();
+    fn secrets_are_replaced_and_the_rest_is_unchanged() {
+        let rules = RedactionRules::new(&["badge-[0-9]+".to_owned()]).unwrap();
+        let redacted = |text: &str| String::from_utf8(rules.apply(text.as_bytes())).unwrap();
         for secret in [
             "sk-ant-api03-0123456789abcdef",
             "AKIAIOSFODNN7EXAMPLE",
@@ -110,24 +111,24 @@ mod tests {
             "badge-77",
         ] {
             let body = format!(r#"{{"text":"before {secret}","n":1}}"#);
-            assert_eq!(said(&body), r#"{"text":"before [redacted]","n":1}"#, "{secret}");
+            assert_eq!(redacted(&body), r#"{"text":"before [redacted]","n":1}"#, "{secret}");
         }
-        assert_eq!(said(r#"{"t":"export API_KEY=abcdefgh\nok"}"#), r#"{"t":"export [redacted]\nok"}"#);
+        assert_eq!(redacted(r#"{"t":"export API_KEY=abcdefgh\nok"}"#), r#"{"t":"export [redacted]\nok"}"#);
         let harmless = r#"{"text":"the password is asked for; see task-4711 and sk-"}"#;
-        assert_eq!(said(harmless), harmless);
+        assert_eq!(redacted(harmless), harmless);
     }
 
     #[test]
-    fn what_is_not_kept_is_named_and_nowhere() {
+    fn body_that_is_not_stored_has_only_a_digest() {
         let bodies = MemoryBodyStore::default();
-        let full = BodyRetention::Full.put(&bodies, BodyKind::Request, Bytes::from_static(b"abc")).unwrap();
+        let full = BodyRetention::Full.store(&bodies, BodyKind::Request, Bytes::from_static(b"abc")).unwrap();
         assert_eq!(bodies.get(&full).unwrap(), b"abc");
-        let nothing = BodyRetention::Nothing.put(&bodies, BodyKind::Request, Bytes::from_static(b"abcd")).unwrap();
-        assert!(matches!(nothing, BodyRef::Stored { bytes: 4, .. }), "{nothing:?}");
+        let nothing = BodyRetention::Nothing.store(&bodies, BodyKind::Request, Bytes::from_static(b"abcd")).unwrap();
+        assert!(matches!(nothing, BodyRef::Named { bytes: 4, .. }), "{nothing:?}");
         assert_eq!(bodies.get(&nothing), None);
         let redacted = BodyRetention::Redacted(RedactionRules::new(&[]).unwrap())
-            .put(&bodies, BodyKind::Request, Bytes::from_static(b"AKIAIOSFODNN7EXAMPLE"))
+            .store(&bodies, BodyKind::Request, Bytes::from_static(b"AKIAIOSFODNN7EXAMPLE"))
             .unwrap();
-        assert_eq!(bodies.get(&redacted).unwrap(), MARK);
+        assert_eq!(bodies.get(&redacted).unwrap(), REPLACEMENT);
     }
 }

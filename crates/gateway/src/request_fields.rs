@@ -1,31 +1,30 @@
-//! The little the gateway reads of a request: which model, whether the answer is a stream, and the most that
-//! it can use.
+//! The fields of a request that the gateway needs: model, stream flag and upper bound of the usage.
 //!
-//! Parsed beside the bytes, which are forwarded as they came.
+//! The body is only read here. It is forwarded byte for byte.
 
-mod fields;
+mod parser;
 
-use crate::{endpoint::ModelEndpoint, price::UsageBound, reach::Reach, refusal::Refusal};
-use fields::Fields;
+use crate::{endpoint::ModelEndpoint, external_inputs::ExternalInputs, price::UsageBound, refusal::CallRefusal};
+use parser::ParsedBody;
 
-/// What a vendor adds to a prompt: its own words about tools, and marks between messages.
+/// The most tokens that a vendor adds to a prompt, for tool instructions and message separators.
 const ADDED_TOKENS: u64 = 4_096;
-/// The longest prompt a model takes, for a request whose prompt is not all in it.
-const LONGEST_PROMPT: u64 = 1 << 20;
+/// The longest prompt that a model accepts, for a request that does not contain its whole prompt.
+const MAX_PROMPT_TOKENS: u64 = 1 << 20;
 
-/// What a request asks for.
+/// The model, stream flag and usage bound of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct RequestFields {
     pub(crate) model: String,
     pub(crate) stream: bool,
     pub(crate) bound: UsageBound,
 }
 
-impl Ask {
-    /// Reads a call to `endpoint`.
-    pub(crate) fn read(endpoint: ModelEndpoint, path: &str, body: &[u8]) -> Result<Self, Refusal> {
-        let fields = Fields::read(body).map_err(|error| Refusal::BodyInvalid(error.to_string()))?;
-        let bound = fields.bound(body.len());
+impl RequestFields {
+    /// Reads the fields from the body, and for Gemini from the path. Fails if the body is invalid or names no model.
+    pub(crate) fn read(endpoint: ModelEndpoint, path: &str, body: &[u8]) -> Result<Self, CallRefusal> {
+        let parsed = ParsedBody::read(body).map_err(|error| CallRefusal::BodyInvalid(error.to_string()))?;
+        let bound = parsed.bound(body.len());
         if let Some((model, endpoint)) = ModelEndpoint::in_gemini_path(path) {
             return Ok(Self {
                 model: model.to_owned(),
@@ -33,28 +32,28 @@ impl Ask {
                 bound,
             });
         }
-        let stream = fields.stream.unwrap_or(false) && endpoint.is_charged();
-        let model = fields.model.ok_or_else(|| Refusal::BodyInvalid("it names no `model`".to_owned()))?;
+        let stream = parsed.stream.unwrap_or(false) && endpoint.is_charged();
+        let model = parsed.model.ok_or_else(|| CallRefusal::BodyInvalid("missing field `model`".to_owned()))?;
         Ok(Self { model, stream, bound })
     }
 }
 
-impl Fields {
+impl ParsedBody {
     fn bound(&self, length: usize) -> UsageBound {
-        let Reach { beyond, hour_cache } = self.reach;
+        let ExternalInputs { extend_prompt, hour_cache } = self.external_inputs;
         let bytes = (length as u64).saturating_add(ADDED_TOKENS);
         let generation = self.generation.as_ref();
-        let asked = [
+        let limits = [
             self.max_tokens,
             self.max_completion_tokens,
             self.max_output_tokens,
             generation.and_then(|generation| generation.max_output_tokens),
         ];
-        // Which of them the upstream obeys is its own business: the largest bounds them all.
-        let output_tokens = asked.into_iter().flatten().map(count).max();
+        // Upstreams differ in which field they obey, so the largest value is the bound.
+        let output_tokens = limits.into_iter().flatten().map(count).max();
         let answers = [self.n, generation.and_then(|generation| generation.candidates)];
         UsageBound {
-            input_tokens: if beyond { bytes.max(LONGEST_PROMPT) } else { bytes },
+            input_tokens: if extend_prompt { bytes.max(MAX_PROMPT_TOKENS) } else { bytes },
             output_tokens,
             answers: answers.into_iter().flatten().map(count).max().unwrap_or(1).max(1),
             hour_cache,
@@ -62,8 +61,8 @@ impl Fields {
     }
 }
 
-/// A number as clients write it, `1.0e3` included, rounded up.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast stays at the largest number")]
+/// Rounds up a number as clients write it, such as `1.0e3`.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
 fn count(number: f64) -> u64 {
     number.ceil() as u64
 }
@@ -72,19 +71,19 @@ fn count(number: f64) -> u64 {
 mod tests {
     use super::*;
 
-    fn read(body: &str) -> Option<Ask> {
-        Ask::read(ModelEndpoint::Messages, "/v1/messages", body.as_bytes()).ok()
+    fn read(body: &str) -> Option<RequestFields> {
+        RequestFields::read(ModelEndpoint::Messages, "/v1/messages", body.as_bytes()).ok()
     }
 
     #[test]
-    fn model_and_stream_are_found_among_the_rest() {
-        let ask = read(r#"{"messages":[{"content":"{\"model\":\"x\"}"}],"model":"claude-\u0061","stream":true}"#);
-        let ask = ask.unwrap();
-        assert_eq!((ask.model.as_str(), ask.stream), ("claude-a", true));
+    fn model_and_stream_flag_are_read() {
+        let fields = read(r#"{"messages":[{"content":"{\"model\":\"x\"}"}],"model":"claude-\u0061","stream":true}"#);
+        let fields = fields.unwrap();
+        assert_eq!((fields.model.as_str(), fields.stream), ("claude-a", true));
     }
 
     #[test]
-    fn what_two_parsers_could_read_differently_is_refused() {
+    fn ambiguous_body_is_rejected() {
         for body in [
             "",
             "[]",
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_a_call_can_use_is_read_off_its_request() {
+    fn usage_bound_is_read_from_the_request() {
         let bound = |body: &str| read(body).unwrap().bound;
         let chat = r#"{"model":"m","max_tokens":10,"max_completion_tokens":1.5e1,"n":3}"#;
         let expected = UsageBound {

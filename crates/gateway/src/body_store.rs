@@ -1,4 +1,4 @@
-//! Where the bodies of model calls are kept, by content.
+//! The store for request and response bodies, addressed by content.
 
 use std::{collections::HashMap, io, sync::Mutex};
 
@@ -7,24 +7,24 @@ use bytes::Bytes;
 use protocol::BodyRef;
 use store::BodyKind;
 
-/// A store of bodies, addressed by the SHA-256 of their bytes.
+/// Stores bodies under the SHA-256 of their bytes.
 ///
-/// `put` writes into the page cache and waits for no disk. The gateway calls it on threads that serve connections
-/// where a body [is short](Self::is_short). Storing the same bytes again is not an error.
+/// `put` writes to the page cache and does not wait for the disk. The gateway calls it on worker threads only for a
+/// body that [is short](Self::is_short). Storing the same bytes again is not an error.
 pub trait BodyStore: Send + Sync {
-    /// Keeps `bytes` and says how to find them.
+    /// Stores `bytes` and returns a reference to them.
     fn put(&self, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef>;
 
-    /// Whether so many bytes are kept sooner than another thread is woken: no file is made for them.
+    /// Returns whether a body of this length is stored without a new file, faster than another thread is woken.
     fn is_short(&self, kind: BodyKind, bytes: usize) -> bool;
 }
 
 impl BodyStore for store::FileBodyStore {
     fn put(&self, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
-        // What nobody else has need not be copied.
-        let kept =
+        // Bytes without another owner need not be copied.
+        let stored =
             if bytes.is_unique() { Self::put(self, kind, Vec::from(bytes)) } else { Self::put(self, kind, &*bytes) };
-        kept.map_err(io::Error::other)
+        stored.map_err(io::Error::other)
     }
 
     fn is_short(&self, kind: BodyKind, bytes: usize) -> bool {
@@ -32,12 +32,12 @@ impl BodyStore for store::FileBodyStore {
     }
 }
 
-/// Keeps bodies in memory, for tests and sessions that leave nothing behind.
+/// Stores bodies in memory, for tests and ephemeral sessions.
 #[derive(Debug, Default)]
 pub struct MemoryBodyStore(Mutex<HashMap<String, Vec<u8>>>);
 
 impl MemoryBodyStore {
-    /// The bytes behind a reference.
+    /// Returns the bytes behind a reference; `None` if they are not stored.
     pub fn get(&self, body: &BodyRef) -> Option<Vec<u8>> {
         match body {
             BodyRef::Inline { text } => Some(text.clone().into_bytes()),
@@ -49,9 +49,9 @@ impl MemoryBodyStore {
 impl BodyStore for MemoryBodyStore {
     fn put(&self, _: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
         let sha256 = Digest::of(&bytes).to_string();
-        let mut kept = lock(&self.0);
-        kept.entry(sha256.clone()).or_insert_with(|| bytes.to_vec());
-        Ok(BodyRef::Stored { sha256, bytes: bytes.len() as u64 })
+        let mut bodies = lock(&self.0);
+        bodies.entry(sha256.clone()).or_insert_with(|| bytes.to_vec());
+        Ok(BodyRef::Named { sha256, bytes: bytes.len() as u64 })
     }
 
     fn is_short(&self, _: BodyKind, _: usize) -> bool {
