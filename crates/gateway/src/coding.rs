@@ -100,7 +100,7 @@ impl Coding {
 impl From<UnpackError> for UpstreamFailure {
     fn from(error: UnpackError) -> Self {
         match error {
-            UnpackError::Broken(coding) => Self::Garbage(format!("its {} cannot be opened", coding.name())),
+            UnpackError::Broken(coding) => Self::InvalidResponse(format!("its {} cannot be opened", coding.name())),
             UnpackError::Cut => Self::Cut,
         }
     }

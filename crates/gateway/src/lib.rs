@@ -61,7 +61,7 @@ pub use replay::{NormalizerError, ReplayError, ReplayUpstream, RequestNormalizer
 pub use scripted::{DEMO_SCRIPT, ModelScript, ModelScriptError, ScriptedUpstream};
 pub use token::{SessionToken, TOKEN_PREFIX};
 pub use upstream::{ResponseStream, Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse};
-pub use vendor::{VendorConfig, VendorError, VendorKind, VendorUpstream, roots_in};
+pub use vendor::{VendorConfig, VendorError, VendorKind, VendorUpstream, parse_certificates};
 pub use wire::UpstreamTimeouts;
 
 /// What the gateway of a host is made of.

@@ -103,7 +103,7 @@ fn translate(endpoint: ModelEndpoint, kind: VendorKind, data: &[u8]) -> Option<V
         None => (data, &[][..]),
     };
     let mut request = upstream_request(endpoint, asked)?;
-    let asked = Translation::between(endpoint, kind)?.request(kind, &mut request).ok()?;
+    let asked = Translation::between(endpoint, kind)?.translate_request(kind, &mut request).ok()?;
     // Once as a document, for what it may do wrong; once as a stream, to be looked at.
     for is_stream in [false, true] {
         let mut headers = HeaderMap::new();
@@ -117,7 +117,7 @@ fn translate(endpoint: ModelEndpoint, kind: VendorKind, data: &[u8]) -> Option<V
             hide_usage: false,
         };
         // Nothing in it waits, so it is ready at once.
-        let translated = asked.clone().answer(answer).now_or_never()?;
+        let translated = asked.clone().translate_response(answer).now_or_never()?;
         if let (Ok(translated), true) = (translated, is_stream) {
             let frames = translated.frames.collect::<Vec<_>>().now_or_never()?;
             let whole = frames.into_iter().collect::<Result<Vec<Bytes>, _>>().ok()?;

@@ -76,11 +76,11 @@ impl ReplayUpstream {
     /// The calls of `session`, as they were recorded in `directory`.
     ///
     /// Where secrets were left out of the record, `normal` must leave out the same.
-    pub fn of(directory: &DataDir, session: &SessionId, normal: RequestNormalizer) -> Result<Self, ReplayError> {
+    pub fn open(directory: &DataDir, session: &SessionId, normal: RequestNormalizer) -> Result<Self, ReplayError> {
         let mut takes = Vec::new();
         let mut waiting: HashMap<Digest, VecDeque<usize>> = HashMap::new();
         for take in tape::read(directory, session)? {
-            let outline = Outline::of(take.endpoint, &take.path, &normal.request(&take.request));
+            let outline = Outline::of(take.endpoint, &take.path, &normal.normalize_request(&take.request));
             waiting.entry(outline.key()).or_default().push_back(takes.len());
             takes.push(Kept { take, outline });
         }
@@ -88,13 +88,13 @@ impl ReplayUpstream {
     }
 
     /// How many recorded calls nobody has asked for.
-    pub fn left(&self) -> usize {
+    pub fn unused_calls(&self) -> usize {
         self.waiting().values().map(VecDeque::len).sum()
     }
 
     fn find(&self, request: &UpstreamRequest) -> Result<&Take, UpstreamFailure> {
         let path = format!("{} {}", request.method, request.path_and_query);
-        let outline = Outline::of(request.endpoint, &path, &self.normal.request(&request.body));
+        let outline = Outline::of(request.endpoint, &path, &self.normal.normalize_request(&request.body));
         let next = self.waiting().get_mut(&outline.key()).and_then(VecDeque::pop_front);
         match next.and_then(|index| self.takes.get(index)) {
             Some(kept) => Ok(&kept.take),

@@ -63,7 +63,7 @@ impl Translation {
     }
 
     /// Puts a request into the upstream's words.
-    pub(crate) fn request(self, kind: VendorKind, request: &mut UpstreamRequest) -> Result<Asked, UpstreamFailure> {
+    pub(crate) fn translate_request(self, kind: VendorKind, request: &mut UpstreamRequest) -> Result<Asked, UpstreamFailure> {
         let input_estimate = estimate_tokens(request.body.len());
         let wants_usage = crate::splice::ask_for_usage(&request.body).is_ok_and(|asked| asked.is_none());
         let (body, custom_tools) = self.body(kind, &request.body).map_err(UpstreamFailure::Untranslatable)?;
@@ -104,7 +104,7 @@ impl Translation {
 
 impl Asked {
     /// Puts an answer into the client's words, as it comes.
-    pub(crate) async fn answer(self, answer: UpstreamResponse) -> Result<UpstreamResponse, UpstreamFailure> {
+    pub(crate) async fn translate_response(self, answer: UpstreamResponse) -> Result<UpstreamResponse, UpstreamFailure> {
         let hide_usage = self.translation == Translation::ChatToMessages && !self.wants_usage;
         let answer = answer::translate(self, answer).await?;
         Ok(UpstreamResponse { hide_usage, ..answer })

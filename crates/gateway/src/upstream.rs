@@ -136,10 +136,10 @@ pub enum UpstreamFailure {
     Cut,
     /// What came is no answer.
     #[error("the upstream's answer makes no sense: {0}")]
-    Garbage(String),
+    InvalidResponse(String),
     /// The answer is compressed in a way nobody asked for.
     #[error("the upstream's answer is encoded with `{0}`, which it was not asked for and which cannot be read here")]
-    Encoded(String),
+    UnsupportedEncoding(String),
     /// The answer, or one event of it, is longer than we take.
     #[error("the upstream's answer is longer than {limit} bytes")]
     TooLong {

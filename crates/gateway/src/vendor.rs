@@ -26,7 +26,7 @@ use crate::{
     wire::{Answer, Client, Connector, Origin, RequestHead},
 };
 
-pub use config::{VendorConfig, VendorError, VendorKind, roots_in};
+pub use config::{VendorConfig, VendorError, VendorKind, parse_certificates};
 
 /// An upstream over HTTP.
 pub struct VendorUpstream {
@@ -57,7 +57,7 @@ impl VendorUpstream {
 
     async fn call(&self, mut request: UpstreamRequest) -> Result<UpstreamResponse, UpstreamFailure> {
         self.rename_model(&mut request)?;
-        if self.config.kind.takes(request.endpoint) {
+        if self.config.kind.accepts(request.endpoint) {
             return self.exchange(&mut request).await;
         }
         if request.endpoint == ModelEndpoint::CountTokens {
@@ -65,8 +65,8 @@ impl VendorUpstream {
         }
         let unsupported = || UpstreamFailure::Unsupported { upstream: self.config.name.clone() };
         let translation = Translation::between(request.endpoint, self.config.kind).ok_or_else(unsupported)?;
-        let asked = translation.request(self.config.kind, &mut request)?;
-        asked.answer(self.exchange(&mut request).await?).await
+        let asked = translation.translate_request(self.config.kind, &mut request)?;
+        asked.translate_response(self.exchange(&mut request).await?).await
     }
 
     /// Sends a request in the upstream's own words.
@@ -246,11 +246,11 @@ fn unpack(
             headers.remove(header::CONTENT_LENGTH);
             coding.unpack_frames(frames)
         }
-        Err(coding) if status.is_success() => return Err(UpstreamFailure::Encoded(coding)),
+        Err(coding) if status.is_success() => return Err(UpstreamFailure::UnsupportedEncoding(coding)),
         // A refusal costs nothing, also where nobody can read why: its status must stay known.
         Err(coding) => {
             headers.remove(header::CONTENT_LENGTH);
-            Box::pin(stream::once(async { Err(UpstreamFailure::Encoded(coding)) }))
+            Box::pin(stream::once(async { Err(UpstreamFailure::UnsupportedEncoding(coding)) }))
         }
     };
     headers.remove(header::CONTENT_ENCODING);

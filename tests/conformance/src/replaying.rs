@@ -20,8 +20,8 @@ pub(crate) async fn it_plays_the_same_again_from_the_record(world: World) {
 
     let (data, normal) = (stage.data(), RequestNormalizer::new(&[]).unwrap());
     let recording = SessionRecording::read(&data, &stage.sessions.get(&stage.id).unwrap()).unwrap();
-    let tape = Arc::new(ReplayUpstream::of(&data, &stage.id, normal.clone()).unwrap());
-    assert!(tape.left() >= 5, "{} calls are on record", tape.left());
+    let tape = Arc::new(ReplayUpstream::open(&data, &stage.id, normal.clone()).unwrap());
+    assert!(tape.unused_calls() >= 5, "{} calls are on record", tape.unused_calls());
     let id = SessionId::new("replayed").unwrap();
     let setting = session::ReplaySetup {
         upstream: tape.clone(),
@@ -33,7 +33,7 @@ pub(crate) async fn it_plays_the_same_again_from_the_record(world: World) {
     let replayed = stage.sessions.journal(&id).unwrap().after(0, usize::MAX).unwrap();
     let differences = compare(&recording.events, &replayed, &normal);
     assert!(differences.is_empty(), "{differences:#?}");
-    assert_eq!(tape.left(), 0, "calls that nobody made again");
+    assert_eq!(tape.unused_calls(), 0, "calls that nobody made again");
     let rows = stage.ledger.usage(UsageGrouping::Session, 0).unwrap();
     let row = rows.iter().find(|row| row.name == id.as_str()).unwrap();
     assert_eq!((row.spent_picos, row.held_picos, row.unknown), (0, 0, 0));

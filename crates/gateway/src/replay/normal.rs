@@ -61,7 +61,7 @@ pub struct RequestNormalizer {
 
 impl fmt::Debug for RequestNormalizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Normal").field("rules", &self.rules.len()).finish_non_exhaustive()
+        f.debug_struct("RequestNormalizer").field("rules", &self.rules.len()).finish_non_exhaustive()
     }
 }
 
@@ -83,7 +83,7 @@ impl RequestNormalizer {
     }
 
     /// A text without what differs.
-    pub fn text(&self, text: &str) -> String {
+    pub fn normalize_text(&self, text: &str) -> String {
         let mut text = Cow::Borrowed(text);
         for (mark, rule) in &self.rules {
             if let Cow::Owned(changed) = rule.replace_all(&text, regex::NoExpand(mark)) {
@@ -94,21 +94,21 @@ impl RequestNormalizer {
     }
 
     /// Every text in `value`, names of fields excepted, without what differs.
-    pub fn value(&self, value: &mut Value) {
+    pub fn normalize_value(&self, value: &mut Value) {
         match value {
-            Value::String(text) => *text = self.text(text),
-            Value::Array(values) => values.iter_mut().for_each(|value| self.value(value)),
-            Value::Object(fields) => fields.values_mut().for_each(|value| self.value(value)),
+            Value::String(text) => *text = self.normalize_text(text),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.normalize_value(value)),
+            Value::Object(fields) => fields.values_mut().for_each(|value| self.normalize_value(value)),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
     /// What a request says.
-    pub(super) fn request(&self, body: &[u8]) -> Value {
+    pub(super) fn normalize_request(&self, body: &[u8]) -> Value {
         let redacted = self.redaction.as_ref().map(|redaction| redaction.apply(body));
         let body = redacted.as_deref().unwrap_or(body);
         let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
-            return Value::String(self.text(&String::from_utf8_lossy(body)));
+            return Value::String(self.normalize_text(&String::from_utf8_lossy(body)));
         };
         if let Value::Object(fields) = &mut value {
             fields.retain(|name, _| !OF_THE_RUN.contains(&name.as_str()));
@@ -116,7 +116,7 @@ impl RequestNormalizer {
         if let Some(Value::Array(blocks)) = value.get_mut("system") {
             blocks.retain(|block| !block["text"].as_str().is_some_and(|text| text.starts_with(BILLING)));
         }
-        self.value(&mut value);
+        self.normalize_value(&mut value);
         value
     }
 }
@@ -129,7 +129,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        assert_eq!(RequestNormalizer::new(&[]).unwrap().text(text), expected);
+        assert_eq!(RequestNormalizer::new(&[]).unwrap().normalize_text(text), expected);
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
             {"text": "Be kind. run-one"}]});
         let other = json!({"model": "m", "metadata": {"user_id": "b"}, "system": [{"text": "x-anthropic-billing-header: cch=2"},
             {"text": "Be kind. run-two"}]});
-        let said = |value: &Value| normal.request(value.to_string().as_bytes());
+        let said = |value: &Value| normal.normalize_request(value.to_string().as_bytes());
         assert_eq!(said(&one), said(&other));
         assert_eq!(said(&one), json!({"model": "m", "system": [{"text": "Be kind. <ignored>"}]}));
     }

@@ -58,7 +58,7 @@ fn document(asked: &Asked, body: &[u8]) -> Result<Value, UpstreamFailure> {
             Listener::new(Response::new(asked.custom_tools.clone()), estimate).whole(body).map(Response::into_document)
         }
         Translation::ChatToMessages => {
-            from_messages::document(body).map_err(|error| UpstreamFailure::Garbage(error.to_string()))
+            from_messages::document(body).map_err(|error| UpstreamFailure::InvalidResponse(error.to_string()))
         }
     }
 }

@@ -108,7 +108,7 @@ impl<N: Narrator> EventTranslator for Listener<N> {
             return Ok(());
         }
         let chunk: Answer =
-            serde_json::from_slice(data).map_err(|error| UpstreamFailure::Garbage(error.to_string()))?;
+            serde_json::from_slice(data).map_err(|error| UpstreamFailure::InvalidResponse(error.to_string()))?;
         if let Some(error) = &chunk.error {
             self.state = State::Ended;
             self.narrator.fail(&chat::error_message(error), out);

@@ -106,7 +106,7 @@ impl EventTranslator for Stream {
         if self.ended {
             return Ok(());
         }
-        match serde_json::from_slice(data).map_err(|error| UpstreamFailure::Garbage(error.to_string()))? {
+        match serde_json::from_slice(data).map_err(|error| UpstreamFailure::InvalidResponse(error.to_string()))? {
             Event::MessageStart { message } => {
                 (self.id, self.model) = (message.id, message.model);
                 self.usage.overwrite(message.usage);

@@ -35,7 +35,7 @@ impl VendorKind {
     }
 
     /// Whether it takes such a call in the words it came in.
-    pub fn takes(self, endpoint: ModelEndpoint) -> bool {
+    pub fn accepts(self, endpoint: ModelEndpoint) -> bool {
         use ModelEndpoint::{
             ChatCompletions, CountTokens, GenerateContent, Messages, Responses, StreamGenerateContent,
         };
@@ -90,14 +90,14 @@ impl VendorConfig {
 
 impl VendorConfig {
     /// Trusts the certificates in `pem` beside the system's.
-    pub fn trust(&mut self, pem: &[u8]) -> Result<(), VendorError> {
-        self.extra_roots.extend(roots_in(pem).ok_or_else(|| VendorError::Roots(self.name.clone()))?);
+    pub fn trust_certificates(&mut self, pem: &[u8]) -> Result<(), VendorError> {
+        self.extra_roots.extend(parse_certificates(pem).ok_or_else(|| VendorError::Roots(self.name.clone()))?);
         Ok(())
     }
 }
 
 /// The certificates in `pem`; none where there are none, or something else.
-pub fn roots_in(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+pub fn parse_certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     let roots = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().ok()?;
     (!roots.is_empty()).then_some(roots)
 }

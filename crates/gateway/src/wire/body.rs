@@ -160,7 +160,7 @@ fn leading_size(text: &[u8]) -> (u64, usize) {
 }
 
 fn garbage(problem: &str) -> UpstreamFailure {
-    UpstreamFailure::Garbage(problem.to_owned())
+    UpstreamFailure::InvalidResponse(problem.to_owned())
 }
 
 #[cfg(test)]

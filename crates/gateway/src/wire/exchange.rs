@@ -41,7 +41,7 @@ pub struct UpstreamTimeouts {
     /// Between two pieces of the answer.
     pub idle: Duration,
     /// How long an unused connection is kept.
-    pub keep: Duration,
+    pub pool_idle: Duration,
 }
 
 impl Default for UpstreamTimeouts {
@@ -50,7 +50,7 @@ impl Default for UpstreamTimeouts {
             connect: Duration::from_secs(10),
             first_byte: Duration::from_secs(300),
             idle: Duration::from_secs(120),
-            keep: Duration::from_secs(30),
+            pool_idle: Duration::from_secs(30),
         }
     }
 }
@@ -80,7 +80,7 @@ struct Connection {
 impl Client {
     /// A client called `name` in errors, which tries again at most `retries` times where no connection stands.
     pub(crate) fn new(name: String, connector: Connector, timeouts: UpstreamTimeouts, retries: u32) -> Self {
-        Self { name, connector, timeouts, retries, pool: Arc::new(Pool::new(timeouts.keep)) }
+        Self { name, connector, timeouts, retries, pool: Arc::new(Pool::new(timeouts.pool_idle)) }
     }
 
     /// Sends a request and returns when the head of the answer has come.

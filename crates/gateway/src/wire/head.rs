@@ -114,7 +114,7 @@ fn mentions(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
 }
 
 fn garbage(problem: &str) -> UpstreamFailure {
-    UpstreamFailure::Garbage(problem.to_owned())
+    UpstreamFailure::InvalidResponse(problem.to_owned())
 }
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n",
             "HTTP/1.1 101 Switching\r\n\r\n",
         ] {
-            assert!(matches!(take(text), Err(UpstreamFailure::Garbage(_))), "`{text}` was accepted");
+            assert!(matches!(take(text), Err(UpstreamFailure::InvalidResponse(_))), "`{text}` was accepted");
         }
         assert!(take(&format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(HEAD_BYTES))).is_err());
     }

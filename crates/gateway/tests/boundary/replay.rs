@@ -33,8 +33,8 @@ async fn recorded(requests: &[(&str, String)]) -> (TempDir, ReplayUpstream) {
         desk.post(path, body.clone()).await;
     }
     desk.attachment.close().await;
-    let replay = ReplayUpstream::of(&data, &session, RequestNormalizer::new(&[]).unwrap()).unwrap();
-    assert_eq!(replay.left(), requests.len());
+    let replay = ReplayUpstream::open(&data, &session, RequestNormalizer::new(&[]).unwrap()).unwrap();
+    assert_eq!(replay.unused_calls(), requests.len());
     (place, replay)
 }
 

@@ -171,7 +171,7 @@ fn an_error_in_mid_stream_is_an_error_event_and_the_end() {
     );
     assert!(heard.failed);
     assert!(matches!(translate(&[delta(json!({"content": "a"}))]), Err(UpstreamFailure::Cut)));
-    assert!(matches!(translate(&["<html>".into()]), Err(UpstreamFailure::Garbage(_))));
+    assert!(matches!(translate(&["<html>".into()]), Err(UpstreamFailure::InvalidResponse(_))));
 }
 
 #[test]
