@@ -14,6 +14,7 @@ mod coding;
 mod conceal;
 mod endpoint;
 mod headers;
+mod http_client;
 mod identity;
 mod keep;
 mod lanes;
@@ -41,7 +42,6 @@ mod token;
 mod translate;
 mod upstream;
 mod vendor;
-mod wire;
 
 use std::{fmt, io, sync::Arc};
 
@@ -53,6 +53,7 @@ use till::Till;
 pub use attachment::{GatewayAttachment, TokenLookup};
 pub use bodies::{BodyStore, MemoryBodyStore};
 pub use endpoint::{ApiDialect, ModelEndpoint};
+pub use http_client::UpstreamTimeouts;
 pub use identity::{AuthenticationError, CurrentTurn, GatewayIdentity, GatewayLimits};
 pub use keep::{BodyRetention, RedactionRules};
 pub use price::{ModelPrice, PriceSource, PriceTable, PriceTableError, TokenRates, UsageBound};
@@ -62,7 +63,6 @@ pub use scripted::{DEMO_SCRIPT, ModelScript, ModelScriptError, ScriptedUpstream}
 pub use token::{SessionToken, TOKEN_PREFIX};
 pub use upstream::{ResponseStream, Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse};
 pub use vendor::{VendorConfig, VendorError, VendorKind, VendorUpstream, parse_certificates};
-pub use wire::UpstreamTimeouts;
 
 /// What the gateway of a host is made of.
 #[derive(Clone)]

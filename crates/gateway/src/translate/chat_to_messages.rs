@@ -1,15 +1,15 @@
-//! A chat request as a Messages request.
+//! Translation of chat completions requests to Messages requests.
 
 use serde_json::{Map, Value, json};
 
-use super::chat::{Content, Message, Part, Request, Stop, Tool, ToolCall};
+use super::chat::{ChatContent, ChatMessage, ChatPart, ChatRequest, ChatStop, ChatTool, ChatToolCall};
 
-/// Messages must name a limit; a chat client that names none gets this one.
+/// `max_tokens` for chat requests without a limit; the Messages API requires one.
 const DEFAULT_MAX_TOKENS: u64 = 8192;
 
-/// Puts a chat request into the words of Messages.
-pub(super) fn request(body: &[u8]) -> Result<Value, serde_json::Error> {
-    let request: Request = serde_json::from_slice(body)?;
+/// Translates a chat request; fails if the body is not a valid chat request.
+pub(super) fn translate_request(body: &[u8]) -> Result<Value, serde_json::Error> {
+    let request: ChatRequest = serde_json::from_slice(body)?;
     let mut system = Vec::new();
     let mut messages = Vec::new();
     for message in request.messages {
@@ -26,41 +26,42 @@ pub(super) fn request(body: &[u8]) -> Result<Value, serde_json::Error> {
     let choice = tool_choice(request.tool_choice.as_ref(), request.parallel_tool_calls);
     set("tool_choice", choice.filter(|_| !tools.is_empty()));
     set("tools", (!tools.is_empty()).then(|| tools.into()));
-    // Chat knows temperatures up to 2, Messages up to 1.
+    // Chat allows temperatures up to 2, Messages up to 1.
     set("temperature", request.temperature.map(|temperature| temperature.min(1.0).into()));
     set("top_p", request.top_p.map(Value::from));
     set(
         "stop_sequences",
         request.stop.map(|stop| match stop {
-            Stop::One(text) => json!([text]),
-            Stop::Many(texts) => texts.into(),
+            ChatStop::One(text) => json!([text]),
+            ChatStop::Many(texts) => texts.into(),
         }),
     );
     set("stream", request.stream.filter(|stream| *stream).map(Value::from));
     Ok(Value::Object(out))
 }
 
-fn add_message(message: Message, system: &mut Vec<String>, messages: &mut Vec<Value>) {
+fn add_message(message: ChatMessage, system: &mut Vec<String>, messages: &mut Vec<Value>) {
     match &*message.role {
-        "system" | "developer" => system.extend(message.content.map(Content::into_text)),
+        "system" | "developer" => system.extend(message.content.map(ChatContent::into_text)),
         "assistant" => push(messages, "assistant", assistant(message)),
         "tool" | "function" => {
             let result = json!({
                 "type": "tool_result",
                 "tool_use_id": message.tool_call_id,
-                "content": message.content.map(Content::into_text).unwrap_or_default(),
+                "content": message.content.map(ChatContent::into_text).unwrap_or_default(),
             });
             push(messages, "user", vec![result]);
         }
         _ => {
-            let parts = message.content.map(Content::into_parts).unwrap_or_default();
+            let parts = message.content.map(ChatContent::into_parts).unwrap_or_default();
             push(messages, "user", parts.into_iter().filter_map(block).collect());
         }
     }
 }
 
-/// Adds blocks to the last message if it is of the same role: roles take turns, and the results of one
-/// answer's tools belong into one message.
+/// Adds blocks to the last message if it has the same role, else a new message.
+///
+/// Roles must alternate, and all tool results of one answer belong in one message.
 fn push(messages: &mut Vec<Value>, role: &str, mut blocks: Vec<Value>) {
     let last = messages.last_mut().filter(|message| message["role"] == role);
     match last.and_then(|message| message["content"].as_array_mut()) {
@@ -70,23 +71,23 @@ fn push(messages: &mut Vec<Value>, role: &str, mut blocks: Vec<Value>) {
     }
 }
 
-fn assistant(message: Message) -> Vec<Value> {
-    let text = message.content.map(Content::into_text).or(message.refusal).filter(|text| !text.is_empty());
+fn assistant(message: ChatMessage) -> Vec<Value> {
+    let text = message.content.map(ChatContent::into_text).or(message.refusal).filter(|text| !text.is_empty());
     let text = text.map(|text| json!({"type": "text", "text": text}));
     text.into_iter().chain(message.tool_calls.into_iter().flatten().map(tool_use)).collect()
 }
 
-fn tool_use(call: ToolCall) -> Value {
+fn tool_use(call: ChatToolCall) -> Value {
     let (name, arguments) = call.function.map_or((None, None), |called| (called.name, called.arguments));
     let input = arguments.and_then(|arguments| serde_json::from_str::<Map<String, Value>>(&arguments).ok());
     json!({"type": "tool_use", "id": call.id, "name": name, "input": input.unwrap_or_default()})
 }
 
-fn block(part: Part) -> Option<Value> {
+fn block(part: ChatPart) -> Option<Value> {
     match part {
-        Part::Text { text } => (!text.is_empty()).then(|| json!({"type": "text", "text": text})),
-        Part::ImageUrl { image_url } => Some(json!({"type": "image", "source": source(&image_url.url)})),
-        Part::Other => None,
+        ChatPart::Text { text } => (!text.is_empty()).then(|| json!({"type": "text", "text": text})),
+        ChatPart::ImageUrl { image_url } => Some(json!({"type": "image", "source": source(&image_url.url)})),
+        ChatPart::Other => None,
     }
 }
 
@@ -97,7 +98,7 @@ fn source(url: &str) -> Value {
     }
 }
 
-fn tool(tool: Tool) -> Option<Value> {
+fn tool(tool: ChatTool) -> Option<Value> {
     let function = tool.function?;
     let mut out = json!({
         "name": function.name,
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_conversation_is_translated() {
+    fn complete_conversation_is_translated() {
         let call =
             |id: &str| json!({"id": id, "type": "function", "function": {"name": "run", "arguments": "{\"a\":1}"}});
         let body = json!({
@@ -157,6 +158,6 @@ mod tests {
                 {"role": "user", "content": [result("c1", "one"), result("c2", "two"), {"type": "text", "text": "and?"}]},
             ],
         });
-        assert_eq!(request(body.to_string().as_bytes()).unwrap(), expected);
+        assert_eq!(translate_request(body.to_string().as_bytes()).unwrap(), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Where a server is, and how to get there: TCP, and TLS where the address says `https`.
+//! Connections to one server over TCP, with TLS for `https` addresses.
 
 use std::{io, sync::Arc};
 
@@ -11,21 +11,21 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-/// A connection's bytes, both ways.
-pub(super) trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
+/// A bidirectional byte stream: TCP or TLS.
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
 
-/// A server: scheme, host and port.
+/// Scheme, host and port of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct ServerOrigin {
     tls: bool,
     host: String,
     port: u16,
 }
 
-impl Origin {
-    /// The server of an address; none: the address names none.
-    pub(crate) fn of(address: &Uri) -> Option<Self> {
+impl ServerOrigin {
+    /// Returns the server of `address`; `None` without an `http` or `https` scheme and a host.
+    pub(crate) fn from_uri(address: &Uri) -> Option<Self> {
         let tls = match address.scheme()? {
             scheme if *scheme == Scheme::HTTPS => true,
             scheme if *scheme == Scheme::HTTP => false,
@@ -35,23 +35,23 @@ impl Origin {
         Some(Self { tls, host, port: address.port_u16().unwrap_or(if tls { 443 } else { 80 }) })
     }
 
-    /// The `host` header.
+    /// Returns the value of the `host` header.
     pub(crate) fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         if self.port == if self.tls { 443 } else { 80 } { host } else { format!("{host}:{}", self.port) }
     }
 }
 
-/// Makes connections to one server.
+/// Opens connections to one server.
 #[derive(Clone)]
-pub(crate) struct Connector {
-    origin: Origin,
+pub(crate) struct ServerConnector {
+    origin: ServerOrigin,
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
-impl Connector {
-    /// A way to `origin` that trusts the system's roots and `extra_roots`.
-    pub(crate) fn new(origin: Origin, extra_roots: &[CertificateDer<'static>]) -> io::Result<Self> {
+impl ServerConnector {
+    /// Creates a connector that trusts the system's root certificates and `extra_roots`.
+    pub(crate) fn new(origin: ServerOrigin, extra_roots: &[CertificateDer<'static>]) -> io::Result<Self> {
         let tls = if origin.tls {
             let name = ServerName::try_from(origin.host.clone()).map_err(io::Error::other)?;
             Some((TlsConnector::from(Arc::new(tls_client(extra_roots)?)), name))
@@ -61,12 +61,12 @@ impl Connector {
         Ok(Self { origin, tls })
     }
 
-    /// The server.
-    pub(crate) fn origin(&self) -> &Origin {
+    /// Returns the server.
+    pub(crate) fn origin(&self) -> &ServerOrigin {
         &self.origin
     }
 
-    pub(super) async fn connect(&self) -> io::Result<Box<dyn Wire>> {
+    pub(super) async fn connect(&self) -> io::Result<Box<dyn ByteStream>> {
         let stream = TcpStream::connect((self.origin.host.as_str(), self.origin.port)).await?;
         stream.set_nodelay(true)?;
         match &self.tls {
@@ -81,8 +81,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_names_its_server() {
-        let authority = |address: &str| Origin::of(&address.parse().unwrap()).map(|origin| origin.authority());
+    fn server_is_read_from_the_address() {
+        let authority =
+            |address: &str| ServerOrigin::from_uri(&address.parse().unwrap()).map(|origin| origin.authority());
         assert_eq!(authority("https://api.example.com").as_deref(), Some("api.example.com"));
         assert_eq!(authority("http://127.0.0.1:8080/v1").as_deref(), Some("127.0.0.1:8080"));
         assert_eq!(authority("http://[::1]:80/").as_deref(), Some("[::1]"));

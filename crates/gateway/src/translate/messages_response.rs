@@ -1,4 +1,4 @@
-//! The answer of an Anthropic server as a chat completion, whole or streamed.
+//! Translator from Anthropic responses, complete or streamed, to chat completions.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,24 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use super::{
-    answer::EventTranslator,
-    messages::{Answer, Block, Delta, Event, Usage},
+    messages::{AnthropicBlock, AnthropicDelta, AnthropicEvent, AnthropicResponse, AnthropicUsage},
+    response_body::EventTranslator,
 };
 use crate::{endpoint::ApiDialect, refusal::error_body, upstream::UpstreamFailure};
 
-/// Puts a whole message into a completion.
-pub(super) fn document(body: &[u8]) -> Result<Value, serde_json::Error> {
-    let answer: Answer = serde_json::from_slice(body)?;
+/// Translates a complete message into a chat completion.
+pub(super) fn translate_document(body: &[u8]) -> Result<Value, serde_json::Error> {
+    let response: AnthropicResponse = serde_json::from_slice(body)?;
     let (mut text, mut thoughts, mut calls) = (String::new(), String::new(), Vec::new());
-    for block in answer.content {
+    for block in response.content {
         match block {
-            Block::Text { text: more } => text.push_str(&more),
-            Block::Thinking { thinking } => thoughts.push_str(&thinking),
-            Block::ToolUse { id, name, input } => {
+            AnthropicBlock::Text { text: more } => text.push_str(&more),
+            AnthropicBlock::Thinking { thinking } => thoughts.push_str(&thinking),
+            AnthropicBlock::ToolUse { id, name, input } => {
                 let function = json!({"name": name, "arguments": Value::Object(input).to_string()});
                 calls.push(json!({"id": id, "type": "function", "function": function}));
             }
-            Block::Image { .. } | Block::ToolResult { .. } | Block::Other => {}
+            AnthropicBlock::Image { .. } | AnthropicBlock::ToolResult { .. } | AnthropicBlock::Other => {}
         }
     }
     let mut message = json!({"role": "assistant", "content": (!text.is_empty()).then_some(text), "refusal": null});
@@ -33,33 +33,33 @@ pub(super) fn document(body: &[u8]) -> Result<Value, serde_json::Error> {
     if !calls.is_empty() {
         message["tool_calls"] = calls.into();
     }
-    let reason = finish_reason(answer.stop_reason.as_deref());
+    let reason = finish_reason(response.stop_reason.as_deref());
     Ok(json!({
-        "id": answer.id, "object": "chat.completion", "created": 0, "model": answer.model,
+        "id": response.id, "object": "chat.completion", "created": 0, "model": response.model,
         "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": reason}],
-        "usage": usage(&answer.usage),
+        "usage": usage(&response.usage),
     }))
 }
 
-/// Translates a stream of events.
+/// Translates a stream of Anthropic events into chat completion chunks.
 #[derive(Default)]
-pub(super) struct Stream {
+pub(super) struct MessagesStreamTranslator {
     id: String,
     model: String,
-    usage: Usage,
+    usage: AnthropicUsage,
     stop_reason: Option<String>,
-    /// Which tool call a block is: Anthropic counts blocks, chat counts calls.
+    /// Tool call numbers by block index: Anthropic numbers all blocks, chat only the tool calls.
     calls: BTreeMap<u64, usize>,
     ended: bool,
 }
 
-impl Stream {
-    fn chunk(&self, out: &mut BytesMut, delta: Value, finish_reason: Option<&str>) {
+impl MessagesStreamTranslator {
+    fn write_delta(&self, out: &mut BytesMut, delta: Value, finish_reason: Option<&str>) {
         let choice = json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason});
-        self.write(out, json!([choice]), None);
+        self.write_chunk(out, json!([choice]), None);
     }
 
-    fn write(&self, out: &mut BytesMut, choices: Value, usage: Option<Value>) {
+    fn write_chunk(&self, out: &mut BytesMut, choices: Value, usage: Option<Value>) {
         let mut chunk = json!({
             "id": self.id, "object": "chat.completion.chunk", "created": 0, "model": self.model, "choices": choices,
         });
@@ -69,61 +69,63 @@ impl Stream {
         write_data(out, &chunk);
     }
 
-    fn open(&mut self, index: u64, block: Block, out: &mut BytesMut) {
-        if let Block::ToolUse { id, name, .. } = block {
+    fn open_block(&mut self, index: u64, block: AnthropicBlock, out: &mut BytesMut) {
+        if let AnthropicBlock::ToolUse { id, name, .. } = block {
             let call = self.calls.len();
             self.calls.insert(index, call);
             let function = json!({"name": name, "arguments": ""});
             let call = json!({"index": call, "id": id, "type": "function", "function": function});
-            self.chunk(out, json!({"tool_calls": [call]}), None);
+            self.write_delta(out, json!({"tool_calls": [call]}), None);
         }
     }
 
-    fn grow(&self, index: u64, delta: Delta, out: &mut BytesMut) {
+    fn extend_block(&self, index: u64, delta: AnthropicDelta, out: &mut BytesMut) {
         match delta {
-            Delta::TextDelta { text } => self.chunk(out, json!({"content": text}), None),
-            Delta::ThinkingDelta { thinking } => self.chunk(out, json!({"reasoning_content": thinking}), None),
-            Delta::InputJsonDelta { partial_json } => {
+            AnthropicDelta::TextDelta { text } => self.write_delta(out, json!({"content": text}), None),
+            AnthropicDelta::ThinkingDelta { thinking } => {
+                self.write_delta(out, json!({"reasoning_content": thinking}), None)
+            }
+            AnthropicDelta::InputJsonDelta { partial_json } => {
                 if let Some(call) = self.calls.get(&index) {
                     let call = json!({"index": call, "function": {"arguments": partial_json}});
-                    self.chunk(out, json!({"tool_calls": [call]}), None);
+                    self.write_delta(out, json!({"tool_calls": [call]}), None);
                 }
             }
-            Delta::Other => {}
+            AnthropicDelta::Other => {}
         }
     }
 
     fn finish(&mut self, out: &mut BytesMut) {
         self.ended = true;
-        self.chunk(out, json!({}), Some(finish_reason(self.stop_reason.as_deref())));
-        self.write(out, json!([]), Some(usage(&self.usage)));
+        self.write_delta(out, json!({}), Some(finish_reason(self.stop_reason.as_deref())));
+        self.write_chunk(out, json!([]), Some(usage(&self.usage)));
         out.extend_from_slice(b"data: [DONE]\n\n");
     }
 }
 
-impl EventTranslator for Stream {
+impl EventTranslator for MessagesStreamTranslator {
     fn event(&mut self, data: &[u8], out: &mut BytesMut) -> Result<(), UpstreamFailure> {
         if self.ended {
             return Ok(());
         }
         match serde_json::from_slice(data).map_err(|error| UpstreamFailure::InvalidResponse(error.to_string()))? {
-            Event::MessageStart { message } => {
+            AnthropicEvent::MessageStart { message } => {
                 (self.id, self.model) = (message.id, message.model);
                 self.usage.overwrite(message.usage);
-                self.chunk(out, json!({"role": "assistant", "content": ""}), None);
+                self.write_delta(out, json!({"role": "assistant", "content": ""}), None);
             }
-            Event::ContentBlockStart { index, content_block } => self.open(index, content_block, out),
-            Event::ContentBlockDelta { index, delta } => self.grow(index, delta, out),
-            Event::MessageDelta { delta, usage } => {
+            AnthropicEvent::ContentBlockStart { index, content_block } => self.open_block(index, content_block, out),
+            AnthropicEvent::ContentBlockDelta { index, delta } => self.extend_block(index, delta, out),
+            AnthropicEvent::MessageDelta { delta, usage } => {
                 self.stop_reason = delta.stop_reason.or(self.stop_reason.take());
                 self.usage.overwrite(usage);
             }
-            Event::MessageStop => self.finish(out),
-            Event::Error { error } => {
+            AnthropicEvent::MessageStop => self.finish(out),
+            AnthropicEvent::Error { error } => {
                 self.ended = true;
                 write_data(out, &error_body(ApiDialect::Openai, http::StatusCode::BAD_GATEWAY, &error.message));
             }
-            Event::Other => {}
+            AnthropicEvent::Other => {}
         }
         Ok(())
     }
@@ -146,18 +148,18 @@ fn finish_reason(stop_reason: Option<&str>) -> &'static str {
     }
 }
 
-/// Chat's prompt counts what the caches served and took; their parts are told beside it.
-fn usage(told: &Usage) -> Value {
+/// Returns usage in the shape of chat, where `prompt_tokens` includes cache reads and writes.
+fn usage(counts: &AnthropicUsage) -> Value {
     let count = |tokens: Option<u64>| tokens.unwrap_or(0);
-    let (read, written) = (count(told.cache_read_input_tokens), count(told.cache_creation_input_tokens));
-    let prompt = count(told.input_tokens) + read + written;
-    let output = count(told.output_tokens);
+    let (read, written) = (count(counts.cache_read_input_tokens), count(counts.cache_creation_input_tokens));
+    let prompt = count(counts.input_tokens) + read + written;
+    let output = count(counts.output_tokens);
     let mut usage = json!({
         "prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output,
         "prompt_tokens_details": {"cached_tokens": read}, "cache_creation_input_tokens": written,
     });
-    if let Some(by_age) = &told.cache_creation {
-        usage["cache_creation"] = by_age.clone();
+    if let Some(by_lifetime) = &counts.cache_creation {
+        usage["cache_creation"] = by_lifetime.clone();
     }
     usage
 }
@@ -167,7 +169,7 @@ mod tests {
     use super::*;
 
     fn translate(events: &[&str]) -> Vec<Value> {
-        let (mut stream, mut out) = (Stream::default(), BytesMut::new());
+        let (mut stream, mut out) = (MessagesStreamTranslator::default(), BytesMut::new());
         for event in events {
             stream.event(event.as_bytes(), &mut out).unwrap();
         }
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_become_deltas_and_tool_blocks_are_counted_from_zero() {
+    fn blocks_become_deltas_and_tool_calls_are_numbered_from_zero() {
         let chunks = translate(&[
             r#"{"type":"message_start","message":{"id":"m1","model":"c","usage":{"input_tokens":3,"cache_read_input_tokens":2,"cache_creation_input_tokens":4}}}"#,
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
@@ -205,19 +207,19 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_breaks_off_is_an_error() {
-        let mut stream = Stream::default();
+    fn incomplete_stream_is_an_error() {
+        let mut stream = MessagesStreamTranslator::default();
         let mut out = BytesMut::new();
         stream.event(br#"{"type":"message_start","message":{"id":"m1","model":"c"}}"#, &mut out).unwrap();
         assert!(matches!(stream.end(&mut out), Err(UpstreamFailure::Cut)));
     }
 
     #[test]
-    fn a_whole_message_becomes_a_completion() {
+    fn complete_message_becomes_a_completion() {
         let message = json!({"id": "m1", "type": "message", "role": "assistant", "model": "c", "stop_reason": "max_tokens",
             "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "hi"}, {"type": "tool_use", "id": "t", "name": "run", "input": {"a": 1}}],
             "usage": {"input_tokens": 3, "output_tokens": 5}});
-        let completion = document(message.to_string().as_bytes()).unwrap();
+        let completion = translate_document(message.to_string().as_bytes()).unwrap();
         let choice = &completion["choices"][0];
         assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!("hi"), &json!("length")));
         assert_eq!(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"a\":1}");

@@ -1,4 +1,4 @@
-//! A responses request as a chat request.
+//! Translation of `OpenAI` responses requests to chat completions requests.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 use super::chat::error_message;
 
 #[derive(Deserialize)]
-struct Request {
+struct ResponsesRequest {
     model: String,
     instructions: Option<String>,
-    input: Input,
+    input: ResponsesInput,
     #[serde(default)]
     tools: Vec<Value>,
     tool_choice: Option<Value>,
@@ -23,16 +23,16 @@ struct Request {
     previous_response_id: Option<String>,
 }
 
-/// A prompt, or a list of what happened so far.
+/// The input: a prompt or a list of items.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Input {
+enum ResponsesInput {
     Text(String),
-    Items(Vec<Item>),
+    Items(Vec<ResponsesItem>),
 }
 
 #[derive(Deserialize)]
-struct Item {
+struct ResponsesItem {
     #[serde(rename = "type")]
     kind: Option<String>,
     role: Option<String>,
@@ -44,26 +44,28 @@ struct Item {
     output: Option<Value>,
 }
 
-/// Why a request cannot be put into chat's words.
+/// Error of translating a responses request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ResponsesError {
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    #[error("it goes on from a response that is kept on the vendor's side (`previous_response_id`)")]
-    Stateful,
+    #[error("`previous_response_id` is `{0}`, but this upstream stores no responses; send the conversation in `input`")]
+    StoredResponse(String),
 }
 
-/// A chat request, and the names of the tools that take free text.
-pub(super) fn request(body: &[u8]) -> Result<(Value, Vec<String>), ResponsesError> {
-    let request: Request = serde_json::from_slice(body)?;
-    if request.previous_response_id.is_some() {
-        return Err(ResponsesError::Stateful);
+/// Returns the chat request and the names of the tools that take free text.
+///
+/// Fails if the body is invalid or refers to a response stored at the vendor.
+pub(super) fn translate_request(body: &[u8]) -> Result<(Value, Vec<String>), ResponsesError> {
+    let request: ResponsesRequest = serde_json::from_slice(body)?;
+    if let Some(id) = request.previous_response_id {
+        return Err(ResponsesError::StoredResponse(id));
     }
     let mut messages: Vec<Value> =
         request.instructions.map(|text| json!({"role": "system", "content": text})).into_iter().collect();
     match request.input {
-        Input::Text(text) => messages.push(json!({"role": "user", "content": text})),
-        Input::Items(items) => items.into_iter().for_each(|item| add(item, &mut messages)),
+        ResponsesInput::Text(text) => messages.push(json!({"role": "user", "content": text})),
+        ResponsesInput::Items(items) => items.into_iter().for_each(|item| add_item(item, &mut messages)),
     }
     let mut chat = Map::new();
     let mut set = |name: &str, value: Option<Value>| value.map(|value| chat.insert(name.to_owned(), value));
@@ -87,7 +89,7 @@ pub(super) fn request(body: &[u8]) -> Result<(Value, Vec<String>), ResponsesErro
     Ok((Value::Object(chat), custom))
 }
 
-fn add(item: Item, messages: &mut Vec<Value>) {
+fn add_item(item: ResponsesItem, messages: &mut Vec<Value>) {
     match item.kind.as_deref() {
         None | Some("message") => {
             let role = match item.role.as_deref() {
@@ -107,12 +109,12 @@ fn add(item: Item, messages: &mut Vec<Value>) {
             let output = output.as_str().map_or_else(|| text_of(&output), str::to_owned);
             messages.push(json!({"role": "tool", "tool_call_id": item.call_id, "content": output}));
         }
-        // Thoughts and the vendor's own tools mean nothing to another server.
+        // Reasoning items and calls of the vendor's own tools have no equivalent in chat.
         Some(_) => {}
     }
 }
 
-/// Calls of one answer belong into one message.
+/// Adds a tool call; all calls of one answer belong in one message.
 fn add_call(id: Option<String>, name: Option<String>, arguments: String, messages: &mut Vec<Value>) {
     let call = json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
     match messages.last_mut().filter(|message| message["role"] == "assistant") {
@@ -124,7 +126,7 @@ fn add_call(id: Option<String>, name: Option<String>, arguments: String, message
     }
 }
 
-/// A text where there is only text, else parts.
+/// Returns a string if all parts are text, else a list of parts.
 fn content(content: Option<Value>) -> Value {
     let parts = match content {
         Some(Value::Array(parts)) => parts,
@@ -149,7 +151,7 @@ fn text_of(parts: &Value) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// A tool that takes free text becomes one that takes it in a field.
+/// Returns a tool in chat format; a free-text tool becomes a function with one string field `input`.
 fn tool(tool: &Value) -> Option<Value> {
     let parameters = match tool["type"].as_str()? {
         "function" => tool["parameters"].clone(),
@@ -178,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_conversation_is_translated() {
+    fn complete_conversation_is_translated() {
         let body = json!({
             "model": "m", "instructions": "be good", "stream": true, "max_output_tokens": 9, "store": false,
             "tools": [{"type": "function", "name": "run", "description": "runs", "parameters": {"type": "object"}}, {"type": "custom", "name": "patch", "description": "patches"}, {"type": "web_search"}],
@@ -194,7 +196,7 @@ mod tests {
                 {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "two"}]},
             ],
         });
-        let (chat, custom) = request(body.to_string().as_bytes()).unwrap();
+        let (chat, custom) = translate_request(body.to_string().as_bytes()).unwrap();
         assert_eq!(custom, ["patch"]);
         let call = |id: &str, name: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
         assert_eq!(
@@ -213,8 +215,9 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_leans_on_the_vendors_memory_is_refused() {
+    fn request_with_previous_response_id_is_rejected() {
         let body = br#"{"model":"m","input":"hi","previous_response_id":"resp_1"}"#;
-        assert!(matches!(request(body), Err(ResponsesError::Stateful)));
+        let error = translate_request(body).unwrap_err().to_string();
+        assert!(error.contains("`previous_response_id` is `resp_1`"), "{error}");
     }
 }

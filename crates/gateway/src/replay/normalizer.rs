@@ -1,7 +1,7 @@
-//! What a request says, without what differs between two runs of the same agent.
+//! Normalization of requests: removes values that differ between two runs of the same agent.
 //!
-//! Agents write into every request the time, ids of their own, paths below `/tmp` and how long a command took. Those
-//! become marks that are always the same. Whatever else differs is a difference.
+//! Agents put times, generated ids, paths below `/tmp` and durations into their requests. A fixed mark replaces each of
+//! them. Any other difference between two requests is significant.
 
 use std::{borrow::Cow, fmt};
 
@@ -10,14 +10,13 @@ use serde_json::Value;
 
 use crate::keep::RedactionRules;
 
-/// Fields of a request that name the run, not what is asked.
-const OF_THE_RUN: [&str; 6] =
+/// Top-level request fields that identify the run; they are removed.
+const RUN_FIELDS: [&str; 6] =
     ["metadata", "user", "prompt_cache_key", "safety_identifier", "client_metadata", "session_id"];
-/// Begins a text that some agents put before their prompt: a checksum of the run.
-const BILLING: &str = "x-anthropic-billing-header:";
+/// Prefix of a system block with a checksum of the run; the block is removed.
+const BILLING_PREFIX: &str = "x-anthropic-billing-header:";
 
-/// What stands where something differs from run to run, and how that is found. The order matters: a time is found
-/// before the numbers in it are.
+/// Marks and the patterns that they replace. The order matters: a time is replaced before the numbers in it.
 const RULES: [(&str, &str); 10] = [
     ("<uuid>", r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"),
     ("<time>", r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?(?:Z|UTC|[+-]\d{2}:?\d{2}))?)?"),
@@ -41,18 +40,18 @@ const RULES: [(&str, &str); 10] = [
     ("<process>", r"(?i)\b(?:pid|process(?: id)?|session id)[ =:]+\d+|(?:pid|ipc|mnt|net|user|uts|cgroup):\[\d+\]"),
 ];
 
-/// Why a rule cannot be used.
+/// Error of compiling a pattern.
 #[derive(Debug, thiserror::Error)]
-#[error("`{pattern}` is no regular expression")]
+#[error("invalid regular expression `{pattern}`")]
 pub struct NormalizerError {
-    /// The rule.
+    /// The pattern.
     pub pattern: String,
-    /// What is wrong with it.
+    /// Cause.
     #[source]
     pub source: regex::Error,
 }
 
-/// Takes out of requests and records what differs between two runs of the same agent.
+/// Replaces the values in requests and records that differ between two runs of the same agent.
 #[derive(Clone)]
 pub struct RequestNormalizer {
     rules: Vec<(Cow<'static, str>, Regex)>,
@@ -66,23 +65,23 @@ impl fmt::Debug for RequestNormalizer {
 }
 
 impl RequestNormalizer {
-    /// The built-in rules, and `ignored`: patterns of what else differs.
+    /// Creates a normalizer with the built-in rules and the patterns `ignored`; fails on an invalid pattern.
     pub fn new(ignored: &[String]) -> Result<Self, NormalizerError> {
-        let own = ignored.iter().map(|pattern| ("<ignored>", pattern.as_str()));
-        let rules = own.chain(RULES).map(|(mark, pattern)| match Regex::new(pattern) {
+        let ignored = ignored.iter().map(|pattern| ("<ignored>", pattern.as_str()));
+        let rules = ignored.chain(RULES).map(|(mark, pattern)| match Regex::new(pattern) {
             Ok(rule) => Ok((Cow::from(mark), rule)),
             Err(source) => Err(NormalizerError { pattern: pattern.to_owned(), source }),
         });
         Ok(Self { rules: rules.collect::<Result<_, _>>()?, redaction: None })
     }
 
-    /// The same for a record from which secrets were left out.
+    /// Also redacts requests, for recordings with redacted bodies.
     #[must_use]
     pub fn with_redaction(self, redaction: RedactionRules) -> Self {
         Self { redaction: Some(redaction), ..self }
     }
 
-    /// A text without what differs.
+    /// Returns `text` with every variable value replaced by its mark.
     pub fn normalize_text(&self, text: &str) -> String {
         let mut text = Cow::Borrowed(text);
         for (mark, rule) in &self.rules {
@@ -93,7 +92,7 @@ impl RequestNormalizer {
         text.into_owned()
     }
 
-    /// Every text in `value`, names of fields excepted, without what differs.
+    /// Normalizes every string in `value`, except field names.
     pub fn normalize_value(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.normalize_text(text),
@@ -103,7 +102,7 @@ impl RequestNormalizer {
         }
     }
 
-    /// What a request says.
+    /// Returns the normalized request; a body that is not JSON becomes one string.
     pub(super) fn normalize_request(&self, body: &[u8]) -> Value {
         let redacted = self.redaction.as_ref().map(|redaction| redaction.apply(body));
         let body = redacted.as_deref().unwrap_or(body);
@@ -111,10 +110,10 @@ impl RequestNormalizer {
             return Value::String(self.normalize_text(&String::from_utf8_lossy(body)));
         };
         if let Value::Object(fields) = &mut value {
-            fields.retain(|name, _| !OF_THE_RUN.contains(&name.as_str()));
+            fields.retain(|name, _| !RUN_FIELDS.contains(&name.as_str()));
         }
         if let Some(Value::Array(blocks)) = value.get_mut("system") {
-            blocks.retain(|block| !block["text"].as_str().is_some_and(|text| text.starts_with(BILLING)));
+            blocks.retain(|block| !block["text"].as_str().is_some_and(|text| text.starts_with(BILLING_PREFIX)));
         }
         self.normalize_value(&mut value);
         value
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_taken_out_however_they_are_written() {
+    fn times_are_replaced_in_every_format() {
         for time in [
             "2026-11-15",
             "2026-11-15T22:45:28.123Z",
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_paths_and_durations_of_a_run_are_taken_out() {
+    fn ids_paths_and_durations_are_replaced() {
         check("x 3f2a9c1e-0b7d-4e55-9d1a-1234567890ab y", "x <uuid> y");
         check("toolu_01AbCdEfGh and call_9f8e7d6c", "<id> and <id>");
         check("in /tmp/claude-100000/-workspace/tasks, ok", "in /tmp/<name>, ok");
@@ -161,21 +160,21 @@ mod tests {
     }
 
     #[test]
-    fn words_and_numbers_that_mean_something_stay() {
+    fn significant_words_and_numbers_are_unchanged() {
         for text in ["may 7 of us", "line 42", "/tmp/notes.txt", "version 2.1.325", "call_me", "7391", "a 5 b"] {
             check(text, text);
         }
     }
 
     #[test]
-    fn what_names_the_run_is_no_part_of_a_request() {
-        let normal = RequestNormalizer::new(&["run-[a-z]+".to_owned()]).unwrap();
+    fn fields_that_identify_the_run_are_removed() {
+        let normalizer = RequestNormalizer::new(&["run-[a-z]+".to_owned()]).unwrap();
         let one = json!({"model": "m", "metadata": {"user_id": "a"}, "system": [{"text": "x-anthropic-billing-header: cch=1"},
             {"text": "Be kind. run-one"}]});
         let other = json!({"model": "m", "metadata": {"user_id": "b"}, "system": [{"text": "x-anthropic-billing-header: cch=2"},
             {"text": "Be kind. run-two"}]});
-        let said = |value: &Value| normal.normalize_request(value.to_string().as_bytes());
-        assert_eq!(said(&one), said(&other));
-        assert_eq!(said(&one), json!({"model": "m", "system": [{"text": "Be kind. <ignored>"}]}));
+        let normalize = |value: &Value| normalizer.normalize_request(value.to_string().as_bytes());
+        assert_eq!(normalize(&one), normalize(&other));
+        assert_eq!(normalize(&one), json!({"model": "m", "system": [{"text": "Be kind. <ignored>"}]}));
     }
 }

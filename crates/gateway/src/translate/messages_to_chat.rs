@@ -1,17 +1,20 @@
-//! A Messages request as a chat request.
+//! Translation of Messages requests to chat completions requests.
 
 use serde_json::{Map, Value, json};
 
-use super::messages::{Block, Content, Message, Request, Source, Tool, ToolChoice};
+use super::messages::{
+    AnthropicBlock, AnthropicContent, AnthropicImageSource, AnthropicMessage, AnthropicRequest, AnthropicTool,
+    AnthropicToolChoice,
+};
 use crate::vendor::VendorKind;
 
-/// Claude Code tells its vendor about billing in a system block; it changes with each call, and would spoil
-/// another vendor's cache.
+/// Prefix of a system block that Claude Code sends for billing. The block changes with each call, so it is removed: it
+/// would defeat the prompt cache of another vendor.
 const BILLING_BLOCK: &str = "x-anthropic-billing-header";
 
-/// Puts a Messages request into the words of chat completions, for a server of `kind`.
-pub(super) fn request(body: &[u8], kind: VendorKind) -> Result<Value, serde_json::Error> {
-    let request: Request = serde_json::from_slice(body)?;
+/// Translates a Messages request for a server of `kind`; fails if the body is not a valid Messages request.
+pub(super) fn translate_request(body: &[u8], kind: VendorKind) -> Result<Value, serde_json::Error> {
+    let request: AnthropicRequest = serde_json::from_slice(body)?;
     let mut chat = Map::new();
     chat.insert("model".to_owned(), request.model.into());
     let system = request.system.map(|system| text_of(system.into_blocks())).filter(|text| !text.is_empty());
@@ -27,7 +30,7 @@ pub(super) fn request(body: &[u8], kind: VendorKind) -> Result<Value, serde_json
     let choice = request.tool_choice.filter(|_| has_tools);
     set("parallel_tool_calls", choice.as_ref().filter(|choice| choice.disable_parallel_tool_use).map(|_| false.into()));
     set("tool_choice", choice.map(tool_choice));
-    // The vendor itself refuses the older name for its newer models; others know only that one.
+    // OpenAI rejects `max_tokens` for its newer models; other servers know only `max_tokens`.
     let limit = if kind == VendorKind::Openai { "max_completion_tokens" } else { "max_tokens" };
     set(limit, request.max_tokens.map(Value::from));
     set("temperature", request.temperature.map(Value::from));
@@ -40,7 +43,7 @@ pub(super) fn request(body: &[u8], kind: VendorKind) -> Result<Value, serde_json
     Ok(Value::Object(chat))
 }
 
-fn add_message(message: Message, kind: VendorKind, messages: &mut Vec<Value>) {
+fn add_message(message: AnthropicMessage, kind: VendorKind, messages: &mut Vec<Value>) {
     let blocks = message.content.into_blocks();
     match &*message.role {
         "assistant" => messages.push(assistant(blocks, kind)),
@@ -49,21 +52,22 @@ fn add_message(message: Message, kind: VendorKind, messages: &mut Vec<Value>) {
     }
 }
 
-/// Results of tools must follow their calls at once, so they come first, and pictures in them come after.
-fn add_user(blocks: Vec<Block>, messages: &mut Vec<Value>) {
+/// Adds a user message. Tool results come first because they must directly follow their calls; images inside them
+/// come afterwards.
+fn add_user(blocks: Vec<AnthropicBlock>, messages: &mut Vec<Value>) {
     let mut parts = Vec::new();
     for block in blocks {
         match block {
-            Block::ToolResult { tool_use_id, content, is_error } => {
-                let (pictures, rest): (Vec<Block>, Vec<Block>) = content
-                    .map(Content::into_blocks)
+            AnthropicBlock::ToolResult { tool_use_id, content, is_error } => {
+                let (images, rest): (Vec<AnthropicBlock>, Vec<AnthropicBlock>) = content
+                    .map(AnthropicContent::into_blocks)
                     .unwrap_or_default()
                     .into_iter()
-                    .partition(|block| matches!(block, Block::Image { .. }));
+                    .partition(|block| matches!(block, AnthropicBlock::Image { .. }));
                 let text = text_of(rest);
                 let text = if is_error { format!("Error: {text}") } else { text };
                 messages.push(json!({"role": "tool", "tool_call_id": tool_use_id, "content": text}));
-                parts.extend(pictures.into_iter().filter_map(part));
+                parts.extend(images.into_iter().filter_map(part));
             }
             other => parts.extend(part(other)),
         }
@@ -75,21 +79,21 @@ fn add_user(blocks: Vec<Block>, messages: &mut Vec<Value>) {
     }
 }
 
-fn assistant(blocks: Vec<Block>, kind: VendorKind) -> Value {
+fn assistant(blocks: Vec<AnthropicBlock>, kind: VendorKind) -> Value {
     let (mut text, mut thoughts, mut calls) = (String::new(), String::new(), Vec::new());
     for block in blocks {
         match block {
-            Block::Text { text: more } => text.push_str(&more),
-            Block::Thinking { thinking } => thoughts.push_str(&thinking),
-            Block::ToolUse { id, name, input } => {
+            AnthropicBlock::Text { text: more } => text.push_str(&more),
+            AnthropicBlock::Thinking { thinking } => thoughts.push_str(&thinking),
+            AnthropicBlock::ToolUse { id, name, input } => {
                 let function = json!({"name": name, "arguments": Value::Object(input).to_string()});
                 calls.push(json!({"id": id, "type": "function", "function": function}));
             }
-            Block::Image { .. } | Block::ToolResult { .. } | Block::Other => {}
+            AnthropicBlock::Image { .. } | AnthropicBlock::ToolResult { .. } | AnthropicBlock::Other => {}
         }
     }
     let mut message = json!({"role": "assistant", "content": if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() }});
-    // Reasoning servers want the thought back beside the calls it led to; the vendor itself knows no such field.
+    // Compatible servers expect the reasoning together with the tool calls it led to; OpenAI has no such field.
     if !thoughts.is_empty() && !calls.is_empty() && kind == VendorKind::OpenaiCompatible {
         message["reasoning_content"] = thoughts.into();
     }
@@ -99,26 +103,28 @@ fn assistant(blocks: Vec<Block>, kind: VendorKind) -> Value {
     message
 }
 
-fn part(block: Block) -> Option<Value> {
+fn part(block: AnthropicBlock) -> Option<Value> {
     match block {
-        Block::Text { text } => Some(json!({"type": "text", "text": text})),
-        Block::Image { source: Source::Base64 { media_type, data } } => {
+        AnthropicBlock::Text { text } => Some(json!({"type": "text", "text": text})),
+        AnthropicBlock::Image { source: AnthropicImageSource::Base64 { media_type, data } } => {
             Some(json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}))
         }
-        Block::Image { source: Source::Url { url } } => Some(json!({"type": "image_url", "image_url": {"url": url}})),
+        AnthropicBlock::Image { source: AnthropicImageSource::Url { url } } => {
+            Some(json!({"type": "image_url", "image_url": {"url": url}}))
+        }
         _ => None,
     }
 }
 
-fn text_of(blocks: Vec<Block>) -> String {
+fn text_of(blocks: Vec<AnthropicBlock>) -> String {
     let texts = blocks.into_iter().filter_map(|block| match block {
-        Block::Text { text } if !text.starts_with(BILLING_BLOCK) => Some(text),
+        AnthropicBlock::Text { text } if !text.starts_with(BILLING_BLOCK) => Some(text),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n\n")
 }
 
-fn tool(tool: Tool) -> Option<Value> {
+fn tool(tool: AnthropicTool) -> Option<Value> {
     let mut function = json!({"name": tool.name, "parameters": tool.input_schema?});
     if let Some(description) = tool.description {
         function["description"] = description.into();
@@ -126,7 +132,7 @@ fn tool(tool: Tool) -> Option<Value> {
     Some(json!({"type": "function", "function": function}))
 }
 
-fn tool_choice(choice: ToolChoice) -> Value {
+fn tool_choice(choice: AnthropicToolChoice) -> Value {
     match (&*choice.kind, choice.name) {
         ("any", _) => "required".into(),
         ("none", _) => "none".into(),
@@ -140,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_conversation_is_translated() {
+    fn complete_conversation_is_translated() {
         let body = json!({
             "model": "m", "max_tokens": 9, "stream": true, "stop_sequences": ["x"], "temperature": 0.5,
             "system": [{"type": "text", "text": "x-anthropic-billing-header: a=1"}, {"type": "text", "text": "be good"}],
@@ -153,7 +159,7 @@ mod tests {
                 {"role": "system", "content": "note"},
             ],
         });
-        let chat = request(body.to_string().as_bytes(), VendorKind::OpenaiCompatible).unwrap();
+        let chat = translate_request(body.to_string().as_bytes(), VendorKind::OpenaiCompatible).unwrap();
         let expected = json!({
             "model": "m", "max_tokens": 9, "stream": true, "stream_options": {"include_usage": true}, "stop": ["x"], "temperature": 0.5,
             "tools": [{"type": "function", "function": {"name": "run", "description": "runs", "parameters": {"type": "object"}}}],
@@ -171,9 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn each_choice_of_tools_has_its_counterpart() {
+    fn each_tool_choice_is_translated() {
         let check = |kind: &str, name: Option<&str>, expected: Value| {
-            let choice = ToolChoice { kind: kind.into(), name: name.map(Into::into), disable_parallel_tool_use: false };
+            let choice =
+                AnthropicToolChoice { kind: kind.into(), name: name.map(Into::into), disable_parallel_tool_use: false };
             assert_eq!(tool_choice(choice), expected);
         };
         check("auto", None, "auto".into());

@@ -1,4 +1,4 @@
-//! What is said in a Gemini request.
+//! Texts of a Gemini request.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,51 +7,51 @@ use super::{Speaker, join};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Request {
+struct GeminiTextRequest {
     #[serde(alias = "system_instruction")]
-    system_instruction: Option<Content>,
-    contents: Vec<Content>,
+    system_instruction: Option<GeminiTextContent>,
+    contents: Vec<GeminiTextContent>,
 }
 
 #[derive(Deserialize)]
-struct Content {
+struct GeminiTextContent {
     #[serde(default)]
     role: String,
     #[serde(default)]
-    parts: Vec<Part>,
+    parts: Vec<GeminiTextPart>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Part {
+struct GeminiTextPart {
     text: Option<String>,
-    function_call: Option<FunctionCall>,
-    function_response: Option<FunctionResponse>,
+    function_call: Option<GeminiTextCall>,
+    function_response: Option<GeminiTextResult>,
 }
 
 #[derive(Deserialize)]
-struct FunctionCall {
+struct GeminiTextCall {
     #[serde(default)]
     args: Value,
 }
 
 #[derive(Deserialize)]
-struct FunctionResponse {
+struct GeminiTextResult {
     #[serde(default)]
     response: Value,
 }
 
-/// Who says what in a Gemini request.
-pub(super) fn read(body: &[u8]) -> Result<Vec<(Speaker, String)>, serde_json::Error> {
-    let request: Request = serde_json::from_slice(body)?;
+/// Returns the texts of the request with their authors.
+pub(super) fn read_texts(body: &[u8]) -> Result<Vec<(Speaker, String)>, serde_json::Error> {
+    let request: GeminiTextRequest = serde_json::from_slice(body)?;
     let system = request.system_instruction.map(|content| (Speaker::System, content.text()));
-    let said = request.contents.into_iter().flat_map(Content::said);
-    Ok(system.into_iter().chain(said).collect())
+    let texts = request.contents.into_iter().flat_map(GeminiTextContent::into_texts);
+    Ok(system.into_iter().chain(texts).collect())
 }
 
-impl Content {
-    /// A person's parts are apart, as in every other API.
-    fn said(self) -> Vec<(Speaker, String)> {
+impl GeminiTextContent {
+    /// Returns one text per part of a user message, and one text for any other message.
+    fn into_texts(self) -> Vec<(Speaker, String)> {
         match self.speaker() {
             Speaker::Person => self.parts.into_iter().map(|part| (Speaker::Person, part.text())).collect(),
             speaker => vec![(speaker, self.text())],
@@ -69,18 +69,18 @@ impl Content {
     }
 
     fn text(self) -> String {
-        join(self.parts.into_iter().map(Part::text))
+        join(self.parts.into_iter().map(GeminiTextPart::text))
     }
 }
 
-impl Part {
+impl GeminiTextPart {
     fn text(self) -> String {
-        let called = self.function_call.map(|call| call.args.to_string());
-        let answered = self.function_response.map(|response| match response.response.get("output") {
+        let arguments = self.function_call.map(|call| call.args.to_string());
+        let result = self.function_response.map(|response| match response.response.get("output") {
             Some(Value::String(output)) => output.clone(),
             _ => response.response.to_string(),
         });
-        self.text.or(called).or(answered).unwrap_or_default()
+        self.text.or(arguments).or(result).unwrap_or_default()
     }
 }
 
@@ -89,17 +89,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_is_heard() {
+    fn texts_of_every_part_are_read() {
         let body = r#"{"systemInstruction":{"parts":[{"text":"be good"}]},"contents":[
             {"role":"user","parts":[{"text":"go"}]},
             {"role":"model","parts":[{"functionCall":{"name":"run","args":{"a":1}}}]},
             {"role":"user","parts":[{"functionResponse":{"name":"run","response":{"output":"done"}}}]}]}"#;
-        let said = [
+        let texts = [
             (Speaker::System, "be good"),
             (Speaker::Person, "go"),
             (Speaker::Model, "{\"a\":1}"),
             (Speaker::Tool, "done"),
         ];
-        assert_eq!(read(body.as_bytes()).unwrap(), said.map(|(speaker, text)| (speaker, text.to_owned())));
+        assert_eq!(read_texts(body.as_bytes()).unwrap(), texts.map(|(speaker, text)| (speaker, text.to_owned())));
     }
 }

@@ -1,44 +1,44 @@
-//! What is emitted as an Anthropic stream is always a valid one.
+//! Tests that translated Anthropic streams are always valid and complete.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
 use super::{
-    super::{answer::EventTranslator, from_chat::Listener},
+    super::{chat_response::ChatResponseTranslator, response_body::EventTranslator},
     *,
 };
 use crate::upstream::UpstreamFailure;
 
-fn listener(input_estimate: u64) -> Listener<Message> {
-    Listener::new(Message::default(), input_estimate)
+fn translator(input_estimate: u64) -> ChatResponseTranslator<MessagesStreamEncoder> {
+    ChatResponseTranslator::new(MessagesStreamEncoder::default(), input_estimate)
 }
 
-/// What an Anthropic client has after a stream.
+/// The result of decoding a stream as an Anthropic client does.
 #[derive(Debug, Default, PartialEq)]
-struct Heard {
+struct DecodedMessage {
     text: String,
-    thoughts: String,
+    thinking: String,
     tools: Vec<(String, String, String)>,
     stop_reason: Option<String>,
     usage: Value,
     failed: bool,
 }
 
-/// Reads a stream as strictly as a client can, and fails on anything it might stumble over.
-fn listen(stream: &str) -> Heard {
-    let mut heard = Heard::default();
-    let (mut open, mut next, mut begun, mut ended) = (None::<(u64, String)>, 0, false, false);
+/// Decodes a stream strictly; panics on any violation of the protocol.
+fn decode_stream(stream: &str) -> DecodedMessage {
+    let mut decoded = DecodedMessage::default();
+    let (mut open, mut next, mut started, mut ended) = (None::<(u64, String)>, 0, false, false);
     for event in stream.split_terminator("\n\n") {
         let (name, data) = event.split_once('\n').unwrap();
         let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
         let kind = data["type"].as_str().unwrap();
         assert_eq!(name, format!("event: {kind}"));
         assert!(!ended, "{kind} came after the end");
-        assert_eq!(begun, kind != "message_start" && (kind != "error" || begun), "{kind} came at the wrong time");
+        assert_eq!(started, kind != "message_start" && (kind != "error" || started), "{kind} came at the wrong time");
         match kind {
             "message_start" => {
-                begun = true;
+                started = true;
                 assert!(data["message"]["usage"]["input_tokens"].as_u64().unwrap() > 0);
             }
             "content_block_start" => {
@@ -46,7 +46,7 @@ fn listen(stream: &str) -> Heard {
                 let block = &data["content_block"];
                 if block["type"] == "tool_use" {
                     let text = |field: &str| block[field].as_str().unwrap().to_owned();
-                    heard.tools.push((text("id"), text("name"), String::new()));
+                    decoded.tools.push((text("id"), text("name"), String::new()));
                 }
                 open = Some((next, block["type"].as_str().unwrap().to_owned()));
                 next += 1;
@@ -57,38 +57,38 @@ fn listen(stream: &str) -> Heard {
                 let delta = &data["delta"];
                 let text = |field: &str| delta[field].as_str().unwrap();
                 match (block.as_str(), delta["type"].as_str().unwrap()) {
-                    ("text", "text_delta") => heard.text.push_str(text("text")),
-                    ("thinking", "thinking_delta") => heard.thoughts.push_str(text("thinking")),
+                    ("text", "text_delta") => decoded.text.push_str(text("text")),
+                    ("thinking", "thinking_delta") => decoded.thinking.push_str(text("thinking")),
                     ("thinking", "signature_delta") => assert!(!text("signature").is_empty()),
                     ("tool_use", "input_json_delta") => {
-                        heard.tools.last_mut().unwrap().2.push_str(text("partial_json"));
+                        decoded.tools.last_mut().unwrap().2.push_str(text("partial_json"));
                     }
-                    other => panic!("{other:?} do not go together"),
+                    other => panic!("block type and delta type do not match: {other:?}"),
                 }
             }
             "content_block_stop" => assert_eq!(open.take().map(|(index, _)| index), data["index"].as_u64()),
             "message_delta" => {
                 assert_eq!(open, None);
-                heard.stop_reason = Some(data["delta"]["stop_reason"].as_str().unwrap().to_owned());
-                heard.usage = data["usage"].clone();
+                decoded.stop_reason = Some(data["delta"]["stop_reason"].as_str().unwrap().to_owned());
+                decoded.usage = data["usage"].clone();
             }
             "message_stop" => {
-                assert!(heard.stop_reason.is_some());
+                assert!(decoded.stop_reason.is_some());
                 ended = true;
             }
             "error" => {
-                heard.failed = true;
+                decoded.failed = true;
                 ended = true;
             }
-            other => panic!("`{other}` is no event"),
+            other => panic!("unknown event `{other}`"),
         }
     }
-    assert!(ended, "the stream has no end");
-    heard
+    assert!(ended, "the stream has no final event");
+    decoded
 }
 
 fn translate(chunks: &[Value]) -> Result<String, UpstreamFailure> {
-    let (mut stream, mut out) = (listener(12), BytesMut::new());
+    let (mut stream, mut out) = (translator(12), BytesMut::new());
     for chunk in chunks {
         let data = chunk.as_str().map_or_else(|| chunk.to_string(), str::to_owned);
         stream.event(data.as_bytes(), &mut out)?;
@@ -111,8 +111,8 @@ fn finish(reason: &str) -> Value {
 }
 
 #[test]
-fn interleaved_tool_calls_come_out_one_after_the_other() {
-    let heard = listen(
+fn interleaved_tool_calls_are_written_one_after_the_other() {
+    let decoded = decode_stream(
         &translate(&[
             delta(json!({"role": "assistant", "content": ""})),
             delta(json!({"reasoning_content": "hm"})),
@@ -127,24 +127,24 @@ fn interleaved_tool_calls_come_out_one_after_the_other() {
         ])
         .unwrap(),
     );
-    assert_eq!((heard.thoughts.as_str(), heard.text.as_str()), ("hm", "let me"));
+    assert_eq!((decoded.thinking.as_str(), decoded.text.as_str()), ("hm", "let me"));
     assert_eq!(
-        heard.tools,
+        decoded.tools,
         [
             ("id0".into(), "run".into(), "{\"command\":\"ls\"}".into()),
             ("id1".into(), "read".into(), "{\"path\":\"/x\"}".into()),
         ]
     );
-    assert_eq!(heard.stop_reason.as_deref(), Some("tool_use"));
+    assert_eq!(decoded.stop_reason.as_deref(), Some("tool_use"));
     assert_eq!(
-        heard.usage,
+        decoded.usage,
         json!({"input_tokens": 10, "output_tokens": 9, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 0})
     );
 }
 
 #[test]
-fn a_tool_call_that_is_whole_does_not_hold_the_next_one_up() {
-    let (mut stream, mut out) = (listener(1), BytesMut::new());
+fn complete_tool_call_does_not_delay_the_next_one() {
+    let (mut stream, mut out) = (translator(1), BytesMut::new());
     for chunk in [piece(0, Some("run"), "{}"), piece(1, Some("read"), "{\"a\"")] {
         stream.event(chunk.to_string().as_bytes(), &mut out).unwrap();
     }
@@ -153,15 +153,15 @@ fn a_tool_call_that_is_whole_does_not_hold_the_next_one_up() {
 }
 
 #[test]
-fn usage_is_never_zero_even_where_none_is_told() {
-    let heard = listen(&translate(&[delta(json!({"content": "12345678"})), finish("stop")]).unwrap());
-    assert_eq!((&heard.usage["input_tokens"], &heard.usage["output_tokens"]), (&json!(12), &json!(2)));
-    assert_eq!(heard.stop_reason.as_deref(), Some("end_turn"));
+fn usage_is_estimated_if_the_server_sends_none() {
+    let decoded = decode_stream(&translate(&[delta(json!({"content": "12345678"})), finish("stop")]).unwrap());
+    assert_eq!((&decoded.usage["input_tokens"], &decoded.usage["output_tokens"]), (&json!(12), &json!(2)));
+    assert_eq!(decoded.stop_reason.as_deref(), Some("end_turn"));
 }
 
 #[test]
-fn an_error_in_mid_stream_is_an_error_event_and_the_end() {
-    let heard = listen(
+fn error_during_the_stream_becomes_the_final_error_event() {
+    let decoded = decode_stream(
         &translate(&[
             delta(json!({"content": "a"})),
             json!({"error": {"message": "no"}}),
@@ -169,17 +169,17 @@ fn an_error_in_mid_stream_is_an_error_event_and_the_end() {
         ])
         .unwrap(),
     );
-    assert!(heard.failed);
+    assert!(decoded.failed);
     assert!(matches!(translate(&[delta(json!({"content": "a"}))]), Err(UpstreamFailure::Cut)));
     assert!(matches!(translate(&["<html>".into()]), Err(UpstreamFailure::InvalidResponse(_))));
 }
 
 #[test]
-fn a_whole_completion_becomes_a_message() {
+fn complete_response_becomes_a_message() {
     let call = json!({"id": "c", "type": "function", "function": {"name": "run", "arguments": "{\"a\":1}"}});
     let completion = json!({"id": "x", "model": "m", "usage": {"prompt_tokens": 3, "completion_tokens": 2},
         "choices": [{"message": {"role": "assistant", "content": "hi", "reasoning": "hm", "tool_calls": [call]}, "finish_reason": "stop"}]});
-    let message = listener(1).whole(completion.to_string().as_bytes()).unwrap().into_document();
+    let message = translator(1).translate_document(completion.to_string().as_bytes()).unwrap().into_document();
     assert_eq!(
         message["content"],
         json!([
@@ -192,17 +192,17 @@ fn a_whole_completion_becomes_a_message() {
 }
 
 #[test]
-fn calls_without_numbers_are_told_apart_by_their_ids() {
+fn tool_calls_without_numbers_are_distinguished_by_their_ids() {
     let call = |id: Option<&str>, text: &str| {
         delta(json!({"tool_calls": [{"id": id, "function": {"name": "run", "arguments": text}}]}))
     };
     let chunks = [call(Some("a"), "{\"x\":"), call(None, "1}"), call(Some("b"), "{}"), finish("stop")];
-    let heard = listen(&translate(&chunks).unwrap());
-    let calls: Vec<(&str, &str)> = heard.tools.iter().map(|(id, _, text)| (id.as_str(), text.as_str())).collect();
+    let decoded = decode_stream(&translate(&chunks).unwrap());
+    let calls: Vec<(&str, &str)> = decoded.tools.iter().map(|(id, _, text)| (id.as_str(), text.as_str())).collect();
     assert_eq!(calls, [("a", "{\"x\":1}"), ("b", "{}")]);
 }
 
-/// One piece of a random answer: what is said, and the chunk that says it.
+/// Generates one chunk of a random chat stream.
 fn any_chunk() -> impl Strategy<Value = Value> {
     prop_oneof![
         "[a-z ]{0,6}".prop_map(|text| delta(json!({"content": text}))),
@@ -220,32 +220,32 @@ fn any_chunk() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn every_stream_is_valid_and_loses_nothing(chunks in prop::collection::vec(any_chunk(), 0..30)) {
-        let (mut text, mut thoughts, mut told) = (String::new(), String::new(), BTreeMap::<String, String>::new());
+    fn every_translated_stream_is_valid_and_complete(chunks in prop::collection::vec(any_chunk(), 0..30)) {
+        let (mut text, mut thinking, mut arguments_by_id) = (String::new(), String::new(), BTreeMap::<String, String>::new());
         for chunk in &chunks {
             let delta = &chunk["choices"][0]["delta"];
             text.push_str(delta["content"].as_str().unwrap_or_default());
-            thoughts.push_str(delta["reasoning_content"].as_str().unwrap_or_default());
+            thinking.push_str(delta["reasoning_content"].as_str().unwrap_or_default());
             let call = &delta["tool_calls"][0];
             if let Some(id) = call["id"].as_str() {
-                told.entry(id.to_owned()).or_default().push_str(call["function"]["arguments"].as_str().unwrap());
+                arguments_by_id.entry(id.to_owned()).or_default().push_str(call["function"]["arguments"].as_str().unwrap());
             }
         }
-        let whole: Vec<Value> = chunks.into_iter().chain([finish("stop"), "[DONE]".into()]).collect();
-        let heard = listen(&translate(&whole).unwrap());
-        prop_assert_eq!(heard.text, text);
-        prop_assert_eq!(heard.thoughts, thoughts);
-        prop_assert!(heard.usage["output_tokens"].as_u64().unwrap() > 0);
-        prop_assert_eq!(heard.tools.len(), told.len());
-        for (id, _, arguments) in heard.tools {
-            // Only what comes after a whole object is left out.
-            let is_whole = serde_json::from_str::<Value>(&arguments).is_ok();
-            prop_assert!(told[&id] == arguments || is_whole && told[&id].starts_with(&arguments));
+        let all_chunks: Vec<Value> = chunks.into_iter().chain([finish("stop"), "[DONE]".into()]).collect();
+        let decoded = decode_stream(&translate(&all_chunks).unwrap());
+        prop_assert_eq!(decoded.text, text);
+        prop_assert_eq!(decoded.thinking, thinking);
+        prop_assert!(decoded.usage["output_tokens"].as_u64().unwrap() > 0);
+        prop_assert_eq!(decoded.tools.len(), arguments_by_id.len());
+        for (id, _, arguments) in decoded.tools {
+            // Only text after a complete JSON object may be dropped.
+            let is_complete = serde_json::from_str::<Value>(&arguments).is_ok();
+            prop_assert!(arguments_by_id[&id] == arguments || is_complete && arguments_by_id[&id].starts_with(&arguments));
         }
     }
 
     #[test]
-    fn garbage_never_panics(data in prop::collection::vec(any::<u8>(), 0..100)) {
-        let _ = listener(1).event(&data, &mut BytesMut::new());
+    fn invalid_bytes_never_panic(data in prop::collection::vec(any::<u8>(), 0..100)) {
+        let _ = translator(1).event(&data, &mut BytesMut::new());
     }
 }

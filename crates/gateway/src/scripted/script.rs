@@ -1,92 +1,92 @@
-//! The script as it is written: YAML or JSON, strict.
+//! The script format: strict YAML or JSON, documented in `docs/scripted-model.md`.
 //!
-//! A rule that could not do what it says is refused when the script is read, not when it plays.
+//! Invalid rules are rejected when the script is parsed, never when a rule answers.
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{pattern::Pattern, template};
+use super::{pattern::TextPattern, template};
 
-/// Why a script cannot be used.
+/// Error of parsing a script.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelScriptError {
-    /// It is not YAML, or has keys that mean nothing.
-    #[error("the script cannot be read: {0}")]
+    /// The text is not YAML, or has an unknown key or a wrong value.
+    #[error("cannot parse the model script: {0}")]
     Unreadable(String),
-    /// It is of a version we do not know.
-    #[error("the script is of version {0}; this program plays version 1")]
+    /// The `version` is not supported.
+    #[error("unsupported model script: `version` is {0}, supported is 1")]
     Version(u32),
-    /// One rule is wrong.
-    #[error("rule {number} of the script {problem}")]
+    /// A rule is invalid.
+    #[error("rule {number} of the model script is invalid: {problem}")]
     Rule {
-        /// Which one, from 1.
+        /// Position of the rule, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// Description of the invalid field.
         problem: String,
     },
 }
 
-/// A script: what to answer to what. The first rule that matches answers.
+/// A script: a list of rules. The first rule that matches a request answers it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelScript {
     version: u32,
-    /// Names told by `GET /v1/models`.
+    /// Model names that `GET /v1/models` lists.
     #[serde(default = "default_models")]
     pub(super) models: Vec<String>,
-    pub(super) rules: Vec<Rule>,
+    pub(super) rules: Vec<ScriptRule>,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Rule {
+pub(super) struct ScriptRule {
     #[serde(default)]
-    pub(super) when: When,
-    /// How often the rule answers before it stands aside.
+    pub(super) when: RuleCondition,
+    /// Maximum number of answers; afterwards the rule is skipped.
     pub(super) times: Option<u64>,
-    pub(super) answer: Option<Vec<Part>>,
-    pub(super) error: Option<Failure>,
-    pub(super) stop_reason: Option<StopReason>,
-    pub(super) usage: Option<Tokens>,
+    pub(super) answer: Option<Vec<AnswerPart>>,
+    pub(super) error: Option<ScriptedError>,
+    pub(super) stop_reason: Option<ScriptedStopReason>,
+    pub(super) usage: Option<ScriptedUsage>,
     #[serde(default)]
-    pub(super) pace: Pace,
+    pub(super) pace: StreamPace,
 }
 
-/// What must be true of a request. What is absent is not asked.
+/// Conditions on a request. Absent conditions always hold.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct When {
-    pub(super) prompt: Option<Pattern>,
-    pub(super) conversation: Option<Pattern>,
-    pub(super) tool_result: Option<Pattern>,
-    pub(super) model: Option<Pattern>,
+pub(super) struct RuleCondition {
+    pub(super) prompt: Option<TextPattern>,
+    pub(super) conversation: Option<TextPattern>,
+    pub(super) tool_result: Option<TextPattern>,
+    pub(super) model: Option<TextPattern>,
     pub(super) turn: Option<u64>,
     pub(super) step: Option<u64>,
 }
 
-/// One piece of an answer, in order.
+/// One step of an answer.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Part {
+pub(super) enum AnswerPart {
     Text(String),
     Thinking(String),
-    Tool(ToolCall),
+    Tool(ScriptedToolCall),
     DelayMs(u64),
-    /// Bytes that go out as they are.
+    /// Bytes that are sent unchanged.
     Raw(String),
-    /// An error in the middle of the answer.
-    Fail(Failure),
-    /// The connection breaks.
+    /// An error event that ends a stream.
+    Fail(ScriptedError),
+    /// Breaks the connection.
     Cut,
-    /// Nothing more ever comes.
+    /// Sends nothing more and keeps the connection open.
     Hang,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ToolCall {
+pub(super) struct ScriptedToolCall {
     pub(super) name: String,
     #[serde(default)]
     pub(super) input: Map<String, Value>,
@@ -94,7 +94,7 @@ pub(super) struct ToolCall {
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Failure {
+pub(super) struct ScriptedError {
     #[serde(default = "default_failure_status")]
     pub(super) status: u16,
     #[serde(rename = "type")]
@@ -104,7 +104,7 @@ pub(super) struct Failure {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum StopReason {
+pub(super) enum ScriptedStopReason {
     EndTurn,
     ToolUse,
     MaxTokens,
@@ -114,7 +114,7 @@ pub(super) enum StopReason {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Tokens {
+pub(super) struct ScriptedUsage {
     pub(super) input: u64,
     pub(super) output: u64,
     pub(super) cache_read: u64,
@@ -122,22 +122,22 @@ pub(super) struct Tokens {
     pub(super) cache_write_1h: u64,
 }
 
-/// How a stream is cut into pieces, and how long each waits.
+/// Size of the pieces of a stream and the delay before each piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Pace {
+pub(super) struct StreamPace {
     pub(super) chars: usize,
     pub(super) delay_ms: u64,
 }
 
-impl Default for Pace {
+impl Default for StreamPace {
     fn default() -> Self {
         Self { chars: 24, delay_ms: 0 }
     }
 }
 
 impl ModelScript {
-    /// Reads a script.
+    /// Parses a script and checks every rule.
     pub fn parse(text: &str) -> Result<Self, ModelScriptError> {
         let script: Self =
             serde_saphyr::from_str(text).map_err(|error| ModelScriptError::Unreadable(error.to_string()))?;
@@ -151,21 +151,21 @@ impl ModelScript {
     }
 }
 
-impl Rule {
+impl ScriptRule {
     fn check(&self) -> Result<(), String> {
         match (&self.answer, &self.error) {
-            (Some(_), Some(_)) => return Err("has both `answer` and `error`".to_owned()),
-            (None, None) => return Err("has neither `answer` nor `error`".to_owned()),
+            (Some(_), Some(_)) => return Err("`answer` and `error` are both set; remove one of them".to_owned()),
+            (None, None) => return Err("neither `answer` nor `error` is set".to_owned()),
             _ => {}
         }
         if self.pace.chars == 0 {
-            return Err("has a pace of 0 characters".to_owned());
+            return Err("`pace.chars` is 0; it must be at least 1".to_owned());
         }
         let statuses = self.error.iter().map(|failure| failure.status);
         if let Some(status) = statuses.into_iter().find(|status| !(400..=599).contains(status)) {
-            return Err(format!("answers with an error of status {status}"));
+            return Err(format!("`error.status` is {status}; it must be between 400 and 599"));
         }
-        let known = self.when.names();
+        let known = self.when.available_names();
         for part in self.answer.iter().flatten() {
             part.for_each_text(&mut |text| check_names(text, &known))?;
         }
@@ -173,18 +173,18 @@ impl Rule {
     }
 }
 
-impl When {
-    /// Names that an answer to such a request can use.
-    fn names(&self) -> BTreeSet<String> {
+impl RuleCondition {
+    /// Returns the names that the answer of this rule can use as `${name}`.
+    fn available_names(&self) -> BTreeSet<String> {
         let captured = [&self.prompt, &self.conversation, &self.tool_result, &self.model]
             .into_iter()
             .flatten()
-            .flat_map(Pattern::names);
+            .flat_map(TextPattern::capture_names);
         ["prompt", "tool_result", "model", "turn", "step"].map(str::to_owned).into_iter().chain(captured).collect()
     }
 }
 
-impl Part {
+impl AnswerPart {
     fn for_each_text(&self, check: &mut impl FnMut(&str) -> Result<(), String>) -> Result<(), String> {
         match self {
             Self::Text(text) | Self::Thinking(text) | Self::Raw(text) => check(text),
@@ -205,8 +205,8 @@ fn for_each_string(value: &Value, check: &mut impl FnMut(&str) -> Result<(), Str
 }
 
 fn check_names(text: &str, known: &BTreeSet<String>) -> Result<(), String> {
-    let unknown = template::names(text).find(|name| !known.contains(*name));
-    unknown.map_or(Ok(()), |name| Err(format!("uses `${{{name}}}`, which nothing in its `when` captures")))
+    let unknown = template::placeholder_names(text).find(|name| !known.contains(*name));
+    unknown.map_or(Ok(()), |name| Err(format!("`${{{name}}}` is used but not captured by `when`")))
 }
 
 fn default_models() -> Vec<String> {
@@ -222,26 +222,26 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_refused(rule: &str, expected: &str) {
+    fn check_rejected(rule: &str, expected: &str) {
         let error = ModelScript::parse(&format!("version: 1\nrules:\n  - {rule}\n")).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 
     #[test]
-    fn a_rule_that_cannot_work_is_refused_when_it_is_read() {
-        check_refused("when: {}", "rule 1 of the script has neither `answer` nor `error`");
-        check_refused("{answer: [text: a], error: {message: b}}", "has both");
-        check_refused("{answer: [text: 'hi ${rest}']}", "uses `${rest}`, which nothing in its `when` captures");
-        check_refused("{answer: [tool: {name: t, input: {a: ['${x}']}}]}", "uses `${x}`");
-        check_refused("{answer: [text: a], pace: {chars: 0}}", "a pace of 0");
-        check_refused("{error: {status: 200, message: fine}}", "an error of status 200");
+    fn invalid_rule_is_rejected_by_the_parser() {
+        check_rejected("when: {}", "rule 1 of the model script is invalid: neither `answer` nor `error` is set");
+        check_rejected("{answer: [text: a], error: {message: b}}", "`answer` and `error` are both set");
+        check_rejected("{answer: [text: 'hi ${rest}']}", "`${rest}` is used but not captured by `when`");
+        check_rejected("{answer: [tool: {name: t, input: {a: ['${x}']}}]}", "`${x}` is used");
+        check_rejected("{answer: [text: a], pace: {chars: 0}}", "`pace.chars` is 0");
+        check_rejected("{error: {status: 200, message: fine}}", "`error.status` is 200");
     }
 
     #[test]
-    fn a_key_we_do_not_know_is_refused() {
-        check_refused("{answer: [text: a], anwser: []}", "anwser");
-        check_refused("{answer: [texd: a]}", "texd");
-        check_refused("{when: {prompt: {matches: x}}, answer: []}", "matches");
+    fn unknown_key_or_version_is_rejected() {
+        check_rejected("{answer: [text: a], anwser: []}", "anwser");
+        check_rejected("{answer: [texd: a]}", "texd");
+        check_rejected("{when: {prompt: {matches: x}}, answer: []}", "matches");
         assert!(matches!(ModelScript::parse("version: 2\nrules: []"), Err(ModelScriptError::Version(2))));
     }
 }

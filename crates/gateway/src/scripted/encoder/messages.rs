@@ -1,26 +1,26 @@
-//! The voice of the Anthropic Messages API.
+//! Encoder for the Anthropic Messages API.
 
 use http::StatusCode;
 use protocol::Usage;
 use serde_json::{Value, json};
 
-use super::{Out, Voice};
+use super::{EventWriter, ResponseEncoder};
 use crate::scripted::{
-    document::{Failure, StopReason},
-    reply::{Reply, Spoken},
+    reply::{ReplyPart, ScriptedReply},
+    script::{ScriptedError, ScriptedStopReason},
 };
 
-/// Stands where a vendor signs a thought; only the vendor could check it.
+/// Placeholder for the vendor's signature of a thinking block; only the vendor can check signatures.
 const SIGNATURE: &str = "c2NyaXB0ZWQ=";
 
-/// Counts the blocks of a stream.
+/// Numbers the content blocks of a stream.
 #[derive(Default)]
-pub(super) struct Messages {
+pub(super) struct MessagesEncoder {
     blocks: usize,
 }
 
-impl Voice for Messages {
-    fn document(&self, reply: &Reply) -> Value {
+impl ResponseEncoder for MessagesEncoder {
+    fn encode_document(&self, reply: &ScriptedReply) -> Value {
         let content: Vec<Value> = reply.parts.iter().filter_map(block).collect();
         json!({
             "id": format!("msg_{}", reply.id),
@@ -34,7 +34,7 @@ impl Voice for Messages {
         })
     }
 
-    fn error(&self, failure: &Failure) -> Value {
+    fn encode_error(&self, failure: &ScriptedError) -> Value {
         let kind = failure.kind.clone().unwrap_or_else(|| {
             let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             crate::refusal::anthropic_type(status).to_owned()
@@ -42,67 +42,67 @@ impl Voice for Messages {
         json!({"type": "error", "error": {"type": kind, "message": failure.message}})
     }
 
-    fn begin(&mut self, reply: &Reply, out: &mut Out) {
-        let mut message = self.document(reply);
+    fn begin(&mut self, reply: &ScriptedReply, out: &mut EventWriter) {
+        let mut message = self.encode_document(reply);
         message["content"] = json!([]);
         message["stop_reason"] = Value::Null;
         message["usage"] = usage(&Usage { output_tokens: reply.usage.output_tokens.min(1), ..reply.usage });
-        emit(out, "message_start", json!({"message": message}));
+        write_typed_event(out, "message_start", json!({"message": message}));
     }
 
-    fn block(&mut self, part: &Spoken, reply: &Reply, out: &mut Out) {
+    fn encode_block(&mut self, part: &ReplyPart, reply: &ScriptedReply, out: &mut EventWriter) {
         let (start, kind, field, text) = match part {
-            Spoken::Thinking(text) => (
+            ReplyPart::Thinking(text) => (
                 json!({"type": "thinking", "thinking": "", "signature": ""}),
                 "thinking_delta",
                 "thinking",
                 text.clone(),
             ),
-            Spoken::Tool { id, name, input } => (
+            ReplyPart::Tool { id, name, input } => (
                 json!({"type": "tool_use", "id": format!("toolu_{id}"), "name": name, "input": {}}),
                 "input_json_delta",
                 "partial_json",
                 Value::Object(input.clone()).to_string(),
             ),
-            Spoken::Text(text) => (json!({"type": "text", "text": ""}), "text_delta", "text", text.clone()),
+            ReplyPart::Text(text) => (json!({"type": "text", "text": ""}), "text_delta", "text", text.clone()),
             _ => return,
         };
         let index = self.blocks;
         self.blocks += 1;
-        emit(out, "content_block_start", json!({"index": index, "content_block": start}));
-        out.paced(&text, reply, |out, chunk| {
+        write_typed_event(out, "content_block_start", json!({"index": index, "content_block": start}));
+        out.write_paced(&text, reply, |out, chunk| {
             let mut delta = json!({"type": kind});
             delta[field] = chunk.into();
-            emit(out, "content_block_delta", json!({"index": index, "delta": delta}));
+            write_typed_event(out, "content_block_delta", json!({"index": index, "delta": delta}));
         });
-        if matches!(part, Spoken::Thinking(_)) {
+        if matches!(part, ReplyPart::Thinking(_)) {
             let delta = json!({"type": "signature_delta", "signature": SIGNATURE});
-            emit(out, "content_block_delta", json!({"index": index, "delta": delta}));
+            write_typed_event(out, "content_block_delta", json!({"index": index, "delta": delta}));
         }
-        emit(out, "content_block_stop", json!({"index": index}));
+        write_typed_event(out, "content_block_stop", json!({"index": index}));
     }
 
-    fn fail(&mut self, failure: &Failure, out: &mut Out) {
-        out.named("error", &self.error(failure));
+    fn encode_failure(&mut self, failure: &ScriptedError, out: &mut EventWriter) {
+        out.write_named_event("error", &self.encode_error(failure));
     }
 
-    fn end(&mut self, reply: &Reply, out: &mut Out) {
+    fn end(&mut self, reply: &ScriptedReply, out: &mut EventWriter) {
         let delta = json!({"stop_reason": stop_reason(reply.stop_reason), "stop_sequence": null});
-        emit(out, "message_delta", json!({"delta": delta, "usage": usage(&reply.usage)}));
-        emit(out, "message_stop", json!({}));
+        write_typed_event(out, "message_delta", json!({"delta": delta, "usage": usage(&reply.usage)}));
+        write_typed_event(out, "message_stop", json!({}));
     }
 }
 
-fn emit(out: &mut Out, kind: &str, mut data: Value) {
+fn write_typed_event(out: &mut EventWriter, kind: &str, mut data: Value) {
     data["type"] = kind.into();
-    out.named(kind, &data);
+    out.write_named_event(kind, &data);
 }
 
-fn block(part: &Spoken) -> Option<Value> {
+fn block(part: &ReplyPart) -> Option<Value> {
     match part {
-        Spoken::Text(text) => Some(json!({"type": "text", "text": text})),
-        Spoken::Thinking(text) => Some(json!({"type": "thinking", "thinking": text, "signature": SIGNATURE})),
-        Spoken::Tool { id, name, input } => {
+        ReplyPart::Text(text) => Some(json!({"type": "text", "text": text})),
+        ReplyPart::Thinking(text) => Some(json!({"type": "thinking", "thinking": text, "signature": SIGNATURE})),
+        ReplyPart::Tool { id, name, input } => {
             Some(json!({"type": "tool_use", "id": format!("toolu_{id}"), "name": name, "input": input}))
         }
         _ => None,
@@ -122,12 +122,12 @@ fn usage(usage: &Usage) -> Value {
     })
 }
 
-fn stop_reason(reason: StopReason) -> &'static str {
+fn stop_reason(reason: ScriptedStopReason) -> &'static str {
     match reason {
-        StopReason::EndTurn => "end_turn",
-        StopReason::ToolUse => "tool_use",
-        StopReason::MaxTokens => "max_tokens",
-        StopReason::StopSequence => "stop_sequence",
-        StopReason::Refusal => "refusal",
+        ScriptedStopReason::EndTurn => "end_turn",
+        ScriptedStopReason::ToolUse => "tool_use",
+        ScriptedStopReason::MaxTokens => "max_tokens",
+        ScriptedStopReason::StopSequence => "stop_sequence",
+        ScriptedStopReason::Refusal => "refusal",
     }
 }

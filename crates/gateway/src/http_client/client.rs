@@ -1,4 +1,4 @@
-//! One request and its answer, on a connection that may have served others.
+//! The HTTP client: sends requests and reads responses over pooled connections.
 
 use std::{
     collections::HashMap,
@@ -20,27 +20,27 @@ use tokio::{
 use tokio_util::io::poll_read_buf;
 
 use super::{
-    body::Decoder,
-    connect::{Connector, Wire},
-    head::{AnswerHead, RequestHead},
+    body_decoder::BodyDecoder,
+    connector::{ByteStream, ServerConnector},
+    head::{RequestHead, ResponseHead},
 };
 use crate::upstream::{ResponseStream, UpstreamFailure};
 
-/// Room made for each read; what a busy server has sent meanwhile fits in one.
+/// Buffer space per read; large enough for everything that a busy server sent since the last read.
 const READ_BYTES: usize = 32 << 10;
-/// Connections kept for later.
-const IDLE_CONNECTIONS: usize = 64;
+/// Maximum number of idle connections per runtime.
+const MAX_IDLE_CONNECTIONS: usize = 64;
 
-/// How long each step may take.
+/// Timeouts for the steps of a call to an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpstreamTimeouts {
-    /// Until the connection stands, TLS included.
+    /// To establish the connection, TLS included.
     pub connect: Duration,
-    /// From the request to the head of the answer.
+    /// From sending the request to receiving the response head.
     pub first_byte: Duration,
-    /// Between two pieces of the answer.
+    /// Between two reads of the response body.
     pub idle: Duration,
-    /// How long an unused connection is kept.
+    /// To keep an unused connection in the pool.
     pub pool_idle: Duration,
 }
 
@@ -55,57 +55,58 @@ impl Default for UpstreamTimeouts {
     }
 }
 
-/// A client of one server.
-pub(crate) struct Client {
+/// An HTTP client for one server.
+pub(crate) struct HttpClient {
     name: String,
-    connector: Connector,
+    connector: ServerConnector,
     timeouts: UpstreamTimeouts,
     retries: u32,
-    pool: Arc<Pool>,
+    pool: Arc<ConnectionPool>,
 }
 
-/// The head of an answer, and its bytes to come.
-pub(crate) struct Answer {
+/// A response head and the stream of its body.
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) frames: ResponseStream,
 }
 
-struct Connection {
-    wire: Box<dyn Wire>,
+struct PooledConnection {
+    stream: Box<dyn ByteStream>,
     buffer: BytesMut,
     reused: bool,
 }
 
-impl Client {
-    /// A client called `name` in errors, which tries again at most `retries` times where no connection stands.
-    pub(crate) fn new(name: String, connector: Connector, timeouts: UpstreamTimeouts, retries: u32) -> Self {
-        Self { name, connector, timeouts, retries, pool: Arc::new(Pool::new(timeouts.pool_idle)) }
+impl HttpClient {
+    /// Creates a client. Errors contain `name`; a failed connection attempt is repeated up to `retries` times.
+    pub(crate) fn new(name: String, connector: ServerConnector, timeouts: UpstreamTimeouts, retries: u32) -> Self {
+        Self { name, connector, timeouts, retries, pool: Arc::new(ConnectionPool::new(timeouts.pool_idle)) }
     }
 
-    /// Sends a request and returns when the head of the answer has come.
-    pub(crate) async fn send(&self, head: RequestHead<'_>, body: &[u8]) -> Result<Answer, UpstreamFailure> {
+    /// Sends a request and returns when the response head has arrived.
+    pub(crate) async fn send(&self, head: RequestHead<'_>, body: &[u8]) -> Result<HttpResponse, UpstreamFailure> {
         let head = head.encode(body.len());
         loop {
-            let mut connection = self.connection().await?;
+            let mut connection = self.acquire_connection().await?;
             match self.exchange(&mut connection, &head, body).await {
-                Ok(answer) => return Ok(self.answer(answer, connection)),
-                // A server may close a kept connection in the moment it is used again: no answer, nothing done.
+                Ok(head) => return Ok(self.build_response(head, connection)),
+                // The server closed an idle connection just when it was reused. It did not process the request, so
+                // sending again is safe.
                 Err(UpstreamFailure::Cut) if connection.reused && connection.buffer.is_empty() => {}
                 Err(failure) => return Err(failure),
             }
         }
     }
 
-    /// A kept connection, or a new one.
-    async fn connection(&self) -> Result<Connection, UpstreamFailure> {
+    /// Returns a pooled connection or opens a new one.
+    async fn acquire_connection(&self) -> Result<PooledConnection, UpstreamFailure> {
         if let Some(connection) = self.pool.take() {
             return Ok(connection);
         }
         let mut attempts = 0;
         loop {
             let source = match timeout(self.timeouts.connect, self.connector.connect()).await {
-                Ok(Ok(wire)) => return Ok(Connection { wire, buffer: BytesMut::new(), reused: false }),
+                Ok(Ok(stream)) => return Ok(PooledConnection { stream, buffer: BytesMut::new(), reused: false }),
                 Ok(Err(error)) => error,
                 Err(_) => std::io::ErrorKind::TimedOut.into(),
             };
@@ -119,70 +120,70 @@ impl Client {
 
     async fn exchange(
         &self,
-        connection: &mut Connection,
+        connection: &mut PooledConnection,
         head: &[u8],
         body: &[u8],
-    ) -> Result<AnswerHead, UpstreamFailure> {
+    ) -> Result<ResponseHead, UpstreamFailure> {
         let allowed = self.timeouts.first_byte;
         let exchange = async {
-            // A server may refuse a body before it has read all of it: its answer is what counts then.
+            // A server may answer before it has read the whole body, so a failed write is no error if an answer follows.
             let written = connection.write(Buf::chain(head, body)).await;
             match connection.read_head().await {
                 Err(UpstreamFailure::Cut) if written.is_err() => Err(UpstreamFailure::Cut),
-                answer => answer,
+                head => head,
             }
         };
         timeout(allowed, exchange).await.unwrap_or(Err(UpstreamFailure::Silent(allowed.as_secs())))
     }
 
-    fn answer(&self, head: AnswerHead, connection: Connection) -> Answer {
-        let body = Body {
+    fn build_response(&self, head: ResponseHead, connection: PooledConnection) -> HttpResponse {
+        let body = HttpResponseBody {
             connection: Some(connection),
             decoder: head.decoder,
             idle: self.timeouts.idle,
             sleep: None,
             pool: head.keep_alive.then(|| self.pool.clone()),
         };
-        Answer { status: head.status, headers: head.headers, frames: Box::pin(body) }
+        HttpResponse { status: head.status, headers: head.headers, frames: Box::pin(body) }
     }
 }
 
-impl Connection {
+impl PooledConnection {
     async fn write(&mut self, mut bytes: impl Buf) -> std::io::Result<()> {
-        self.wire.write_all_buf(&mut bytes).await?;
-        self.wire.flush().await
+        self.stream.write_all_buf(&mut bytes).await?;
+        self.stream.flush().await
     }
 
-    async fn read_head(&mut self) -> Result<AnswerHead, UpstreamFailure> {
+    async fn read_head(&mut self) -> Result<ResponseHead, UpstreamFailure> {
         loop {
-            if let Some(head) = AnswerHead::take(&mut self.buffer)? {
+            if let Some(head) = ResponseHead::parse(&mut self.buffer)? {
                 return Ok(head);
             }
             self.buffer.reserve(READ_BYTES);
-            if !matches!(self.wire.read_buf(&mut self.buffer).await, Ok(1..)) {
+            if !matches!(self.stream.read_buf(&mut self.buffer).await, Ok(1..)) {
                 return Err(UpstreamFailure::Cut);
             }
         }
     }
 
-    /// Whether nothing has come since the last answer: neither bytes nor the end.
-    fn is_quiet(&mut self) -> bool {
-        self.buffer.is_empty() && self.wire.read_buf(&mut self.buffer).now_or_never().is_none()
+    /// Returns whether the server has neither sent bytes nor closed the connection since the last response.
+    fn is_idle(&mut self) -> bool {
+        self.buffer.is_empty() && self.stream.read_buf(&mut self.buffer).now_or_never().is_none()
     }
 }
 
-/// The body of an answer, as it comes.
-struct Body {
-    connection: Option<Connection>,
-    decoder: Decoder,
+/// The body of a response, read from its connection.
+struct HttpResponseBody {
+    connection: Option<PooledConnection>,
+    decoder: BodyDecoder,
     idle: Duration,
-    /// Set while nothing comes.
+    /// The idle timeout; set while waiting for data.
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Where the connection goes afterwards, if it can be used again.
-    pool: Option<Arc<Pool>>,
+    /// The pool to return the connection to, if it can be reused.
+    pool: Option<Arc<ConnectionPool>>,
 }
 
-impl Stream for Body {
+impl Stream for HttpResponseBody {
     type Item = Result<Bytes, UpstreamFailure>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -194,31 +195,31 @@ impl Stream for Body {
                     this.sleep = None;
                     return Poll::Ready(Some(Ok(bytes)));
                 }
-                Ok(None) if this.decoder == Decoder::Done => {
-                    this.keep();
+                Ok(None) if this.decoder == BodyDecoder::Done => {
+                    this.return_connection();
                     return Poll::Ready(None);
                 }
                 Ok(None) => {}
-                Err(failure) => return Poll::Ready(Some(Err(this.give_up(failure)))),
+                Err(failure) => return Poll::Ready(Some(Err(this.drop_connection(failure)))),
             }
             match ready!(this.poll_more(context)) {
                 Ok(true) => {}
-                Ok(false) if this.decoder.ends_here() => this.connection = None,
-                Ok(false) => return Poll::Ready(Some(Err(this.give_up(UpstreamFailure::Cut)))),
-                Err(failure) => return Poll::Ready(Some(Err(this.give_up(failure)))),
+                Ok(false) if this.decoder.finish() => this.connection = None,
+                Ok(false) => return Poll::Ready(Some(Err(this.drop_connection(UpstreamFailure::Cut)))),
+                Err(failure) => return Poll::Ready(Some(Err(this.drop_connection(failure)))),
             }
         }
     }
 }
 
-impl Body {
-    /// Reads what has come; false: the connection has ended.
+impl HttpResponseBody {
+    /// Reads available bytes into the buffer; returns false at the end of the connection.
     fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, UpstreamFailure>> {
         let Some(connection) = &mut self.connection else { return Poll::Ready(Ok(false)) };
         connection.buffer.reserve(READ_BYTES);
-        match poll_read_buf(Pin::new(&mut connection.wire), context, &mut connection.buffer) {
+        match poll_read_buf(Pin::new(&mut connection.stream), context, &mut connection.buffer) {
             Poll::Ready(Ok(length)) => Poll::Ready(Ok(length > 0)),
-            // A connection that breaks and one that ends early are the same to us.
+            // A connection error is treated like an early end.
             Poll::Ready(Err(_)) => Poll::Ready(Ok(false)),
             Poll::Pending => {
                 let idle = self.idle;
@@ -228,56 +229,59 @@ impl Body {
         }
     }
 
-    fn give_up(&mut self, failure: UpstreamFailure) -> UpstreamFailure {
+    fn drop_connection(&mut self, failure: UpstreamFailure) -> UpstreamFailure {
         self.connection = None;
         failure
     }
 
-    fn keep(&mut self) {
+    fn return_connection(&mut self) {
         if let (Some(connection), Some(pool)) = (self.connection.take(), self.pool.take()) {
             pool.put(connection);
         }
     }
 }
 
-/// Connections that wait for their next exchange, each for callers of the runtime that made it: another one would have
-/// to be woken by that one at every step.
-struct Pool {
-    keep: Duration,
-    idle: Mutex<HashMap<runtime::Id, Vec<(Instant, Connection)>>>,
+/// Idle connections by runtime.
+///
+/// A connection is reused only on the runtime that opened it; otherwise that runtime would have to wake the other one at
+/// every step.
+struct ConnectionPool {
+    max_idle: Duration,
+    idle: Mutex<HashMap<runtime::Id, Vec<(Instant, PooledConnection)>>>,
 }
 
-impl Pool {
-    fn new(keep: Duration) -> Self {
-        Self { keep, idle: Mutex::default() }
+impl ConnectionPool {
+    fn new(max_idle: Duration) -> Self {
+        Self { max_idle, idle: Mutex::default() }
     }
 
-    /// The connection used last that is still good.
-    fn take(&self) -> Option<Connection> {
+    /// Takes the most recently used connection that is still usable.
+    fn take(&self) -> Option<PooledConnection> {
         let mut idle = lock(&self.idle);
         let idle = idle.get_mut(&Handle::current().id())?;
         while let Some((since, mut connection)) = idle.pop() {
-            if since.elapsed() < self.keep && connection.is_quiet() {
+            if since.elapsed() < self.max_idle && connection.is_idle() {
                 return Some(connection);
             }
         }
         None
     }
 
-    fn put(&self, mut connection: Connection) {
-        // One whose runtime is gone is of no use to anybody.
+    fn put(&self, mut connection: PooledConnection) {
+        // Without a runtime the connection cannot be reused.
         let Ok(runtime) = Handle::try_current() else { return };
         connection.reused = true;
         let mut idle = lock(&self.idle);
-        // Those of all runtimes: one that nobody calls on any more would keep its own for good. The oldest come first.
+        // Removes expired connections of all runtimes: an unused runtime would otherwise keep its connections forever.
+        // Each list has the oldest connection first.
         let now = Instant::now();
         idle.retain(|_, idle| {
-            let stale = idle.iter().take_while(|(since, _)| now.duration_since(*since) >= self.keep).count();
+            let stale = idle.iter().take_while(|(since, _)| now.duration_since(*since) >= self.max_idle).count();
             idle.drain(..stale);
             !idle.is_empty()
         });
         let idle = idle.entry(runtime.id()).or_default();
-        if connection.buffer.is_empty() && idle.len() < IDLE_CONNECTIONS {
+        if connection.buffer.is_empty() && idle.len() < MAX_IDLE_CONNECTIONS {
             idle.push((now, connection));
         }
     }
