@@ -31,7 +31,7 @@ const RULES: [(&str, &str); 10] = [
         r"\b(?:toolu|srvtoolu|call|chatcmpl|msg|req|resp|rs|fc|ctc|item|ses|sess|session|thread|conv|prt|exec)[_-][A-Za-z0-9_-]{6,}|\b[Cc]hunk ID: [0-9a-f]{4,}\b",
     ),
     ("<hex>", r"\b(?:[0-9a-f]{16,}|[0-9A-F]{16,})\b"),
-    // A name of letters alone is somebody's choice; one with a number in it, or one of mktemp's, is chance.
+    // Only random names are replaced: names with a digit and names from mktemp. A name of letters is significant.
     (
         "/tmp/<name>",
         r#"/(?:var/)?tmp/(?:[^\s"'`<>():,;/]*[0-9][^\s"'`<>():,;/]*|tmp\.[A-Za-z0-9]+)(?:/[^\s"'`<>():,;]*)?"#,

@@ -1,8 +1,11 @@
-//! What a session's listener refuses, and in whose words.
+//! Checks of a request before it is sent upstream: token, route, model list, size, JSON and request budget.
 
 use std::sync::Arc;
 
-use crate::support::{Answer, Desk, prompt};
+use crate::support::{
+    test_client::TestResponse,
+    test_gateway::{TestGateway, prompt},
+};
 use bytes::Bytes;
 use gateway::{GatewayLimits, PriceTable, VendorConfig, VendorKind, VendorUpstream};
 use http::{Method, Request, StatusCode};
@@ -15,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const HELLO: &str = "  - answer: [text: 'Hello, ${prompt}!']\n";
 
 #[track_caller]
-fn check_refused(answer: &Answer, status: u16, kind: &str) {
+fn check_rejected(answer: &TestResponse, status: u16, kind: &str) {
     assert_eq!(answer.status.as_u16(), status);
     assert_eq!(answer.headers["x-should-retry"], "false");
     let body = answer.json();
@@ -31,90 +34,91 @@ fn request(header: Option<(&str, &str)>, path: &str, body: String) -> Request<Fu
 }
 
 #[tokio::test]
-async fn a_wrong_or_missing_token_is_refused_without_a_trace_of_the_call() {
-    let desk = Desk::playing(HELLO);
+async fn wrong_or_missing_token_is_rejected_and_nothing_is_recorded() {
+    let gateway = TestGateway::with_script(HELLO);
     for header in
         [None, Some(("authorization", "Bearer viv_ses_wrong")), Some(("x-api-key", "")), Some(("cookie", "a"))]
     {
-        let answer = desk.fetch(request(header, "/v1/messages", prompt("x", false))).await;
-        check_refused(&answer, 403, "permission_error");
+        let answer = gateway.fetch(request(header, "/v1/messages", prompt("x", false))).await;
+        check_rejected(&answer, 403, "permission_error");
         assert_eq!(answer.headers["x-viv-code"], "token_invalid");
     }
-    assert!(desk.events().is_empty());
+    assert!(gateway.events().is_empty());
 }
 
 #[tokio::test]
-async fn the_token_is_taken_wherever_clients_put_it() {
-    let desk = Desk::playing(HELLO);
+async fn token_is_accepted_in_the_header_of_each_api() {
+    let gateway = TestGateway::with_script(HELLO);
     for name in ["x-api-key", "x-goog-api-key"] {
-        let answer = desk.fetch(request(Some((name, &desk.token)), "/v1/messages", prompt("x", false))).await;
+        let answer = gateway.fetch(request(Some((name, &gateway.token)), "/v1/messages", prompt("x", false))).await;
         assert_eq!(answer.status, StatusCode::OK, "{name}");
     }
 }
 
 #[tokio::test]
-async fn an_error_has_the_shape_the_caller_reads() {
-    let desk = Desk::playing(HELLO);
-    let openai: Value = desk.fetch(request(None, "/v1/chat/completions", "{}".into())).await.json();
+async fn error_has_the_shape_of_the_clients_api() {
+    let gateway = TestGateway::with_script(HELLO);
+    let openai: Value = gateway.fetch(request(None, "/v1/chat/completions", "{}".into())).await.json();
     assert!(openai["error"]["message"].is_string() && openai["error"]["code"] == "token_invalid");
-    let gemini: Value = desk.fetch(request(None, "/v1beta/models/m:generateContent", "{}".into())).await.json();
+    let gemini: Value = gateway.fetch(request(None, "/v1beta/models/m:generateContent", "{}".into())).await.json();
     assert_eq!((&gemini["error"]["code"], &gemini["error"]["status"]), (&json!(403), &json!("PERMISSION_DENIED")));
 }
 
 #[tokio::test]
 async fn only_model_routes_exist() {
-    let desk = Desk::playing(HELLO);
+    let gateway = TestGateway::with_script(HELLO);
     for path in
         ["/v1/sessions", "/healthz", "/v1/messages/batches", "/v1/messages/../../x", "/metrics", "//v1/messages"]
     {
-        let mut request = desk.request(Method::POST, path, "{}");
+        let mut request = gateway.request(Method::POST, path, "{}");
         request.headers_mut().insert("anthropic-version", "2023-06-01".parse().unwrap());
-        check_refused(&desk.fetch(request).await, 404, "not_found_error");
+        check_rejected(&gateway.fetch(request).await, 404, "not_found_error");
     }
-    let mut wrong_method = desk.request(Method::DELETE, "/v1/messages", "");
+    let mut wrong_method = gateway.request(Method::DELETE, "/v1/messages", "");
     wrong_method.headers_mut().insert("anthropic-version", "2023-06-01".parse().unwrap());
-    check_refused(&desk.fetch(wrong_method).await, 405, "invalid_request_error");
+    check_rejected(&gateway.fetch(wrong_method).await, 405, "invalid_request_error");
 }
 
 #[tokio::test]
-async fn a_sign_of_life_needs_no_token() {
-    let desk = Desk::playing(HELLO);
+async fn health_check_needs_no_token() {
+    let gateway = TestGateway::with_script(HELLO);
     for path in ["/", "/api/hello"] {
         let request = Request::head(path).header("host", "h").body(Full::default()).unwrap();
-        assert_eq!(desk.fetch(request).await.status, StatusCode::OK);
+        assert_eq!(gateway.fetch(request).await.status, StatusCode::OK);
     }
 }
 
 #[tokio::test]
-async fn models_are_listed_in_the_shape_the_caller_reads() {
-    let desk = Desk::playing(HELLO);
-    let openai = desk.fetch(desk.request(Method::GET, "/v1/models", "")).await.json();
+async fn models_are_listed_in_the_shape_of_the_clients_api() {
+    let gateway = TestGateway::with_script(HELLO);
+    let openai = gateway.fetch(gateway.request(Method::GET, "/v1/models", "")).await.json();
     assert_eq!((&openai["object"], &openai["data"][0]["id"]), (&json!("list"), &json!("scripted")));
-    let mut request = desk.request(Method::GET, "/v1/models", "");
+    let mut request = gateway.request(Method::GET, "/v1/models", "");
     request.headers_mut().insert("anthropic-version", "2023-06-01".parse().unwrap());
-    assert_eq!(desk.fetch(request).await.json()["first_id"], "scripted");
+    assert_eq!(gateway.fetch(request).await.json()["first_id"], "scripted");
 }
 
 #[tokio::test]
-async fn the_priced_models_of_a_vendor_are_listed_as_far_as_the_policy_allows_them() {
+async fn allowed_models_of_the_vendor_with_a_price_are_listed() {
     let mut config = VendorConfig::new("stub", VendorKind::Anthropic, "http://127.0.0.1:9");
     config.aliases.insert("claude-fast".into(), "claude-haiku-4-5".into());
-    config.aliases.insert("claude-lost".into(), "claude-nobody-knows".into());
+    config.aliases.insert("claude-lost".into(), "claude-unknown".into());
     let base = BaseLayer::read(&PolicySource::new(
         "p",
         "version: 1\nmodels:\n  allow: [\"claude-*-4-5\", \"claude-fast\", gpt-5]\n",
     ));
     let policy = policy::effective(&CeilingLayer::built_in().unwrap(), &base.unwrap(), &[]);
     let upstream = Arc::new(VendorUpstream::new(config).unwrap());
-    let desk =
-        Desk::with(upstream, PriceTable::built_in().unwrap(), |identity| identity.policy = Some(Arc::new(policy)));
-    let get = async |path: &str| desk.fetch(desk.request(Method::GET, path, "")).await;
+    let gateway = TestGateway::with_identity(upstream, PriceTable::built_in().unwrap(), |identity| {
+        identity.policy = Some(Arc::new(policy))
+    });
+    let get = async |path: &str| gateway.fetch(gateway.request(Method::GET, path, "")).await;
     let listed = get("/v1/models").await.json();
     let names: Vec<&str> =
         listed["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
     assert_eq!(names[0], "claude-fast");
     assert!(names.contains(&"claude-sonnet-4-5") && names.contains(&"claude-haiku-4-5"), "{names:?}");
-    // No other vendor's, none without a price, and none that the policy does not name.
+    // Not listed: models of other vendors, without a price, or not allowed by the policy.
     assert!(names[1..].iter().all(|name| name.starts_with("claude-") && name.ends_with("-4-5")), "{names:?}");
     let gemini = get("/v1beta/models").await.json();
     assert_eq!(gemini["models"][0]["name"], "models/claude-fast");
@@ -128,15 +132,16 @@ async fn the_priced_models_of_a_vendor_are_listed_as_far_as_the_policy_allows_th
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused_told_or_untold() {
-    let desk = Desk::limited(HELLO, GatewayLimits { request_bytes: 300, ..GatewayLimits::default() });
-    check_refused(&desk.post("/v1/messages", prompt(&"x".repeat(300), false)).await, 413, "request_too_large");
-    assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
+async fn body_over_the_limit_is_rejected_with_or_without_a_content_length() {
+    let gateway =
+        TestGateway::with_script_and_limits(HELLO, GatewayLimits { request_bytes: 300, ..GatewayLimits::default() });
+    check_rejected(&gateway.post("/v1/messages", prompt(&"x".repeat(300), false)).await, 413, "request_too_large");
+    assert_eq!(gateway.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
 
-    let mut stream = tokio::net::TcpStream::connect(desk.address).await.unwrap();
+    let mut stream = tokio::net::TcpStream::connect(gateway.address).await.unwrap();
     let head = format!(
         "POST /v1/messages HTTP/1.1\r\nhost: h\r\nx-api-key: {}\r\ntransfer-encoding: chunked\r\n\r\n",
-        desk.token
+        gateway.token
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(format!("200\r\n{}\r\n", "x".repeat(0x200)).as_bytes()).await.unwrap();
@@ -146,39 +151,39 @@ async fn a_body_over_the_limit_is_refused_told_or_untold() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_request_is_refused_before_it_is_sent() {
-    let desk = Desk::playing(HELLO);
+async fn invalid_request_body_is_rejected_before_it_is_sent() {
+    let gateway = TestGateway::with_script(HELLO);
     for body in ["", "{", "[1]", r#"{"model":"a","model":"b","messages":[]}"#] {
-        check_refused(&desk.post("/v1/messages", body).await, 400, "invalid_request_error");
+        check_rejected(&gateway.post("/v1/messages", body).await, 400, "invalid_request_error");
     }
-    assert!(desk.events().is_empty());
+    assert!(gateway.events().is_empty());
 }
 
 #[tokio::test]
-async fn the_last_request_of_a_budget_is_the_last() {
+async fn requests_over_the_request_budget_are_rejected() {
     let limit = UsageLimit {
         name: "max_requests",
         scope: LimitScope::Session,
         window: LimitWindow::Ever,
         most: LimitAmount::Requests(2),
     };
-    let desk = Desk::budgeted(HELLO, vec![limit]);
-    assert_eq!(desk.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
-    assert_eq!(desk.post("/v1/messages/count_tokens", prompt("x", false)).await.status, StatusCode::OK);
-    check_refused(&desk.post("/v1/messages", prompt("x", false)).await, 402, "billing_error");
-    assert_eq!(desk.event("budget.exceeded").await["limit"], "max_requests");
+    let gateway = TestGateway::with_script_and_budgets(HELLO, vec![limit]);
+    assert_eq!(gateway.post("/v1/messages", prompt("x", false)).await.status, StatusCode::OK);
+    assert_eq!(gateway.post("/v1/messages/count_tokens", prompt("x", false)).await.status, StatusCode::OK);
+    check_rejected(&gateway.post("/v1/messages", prompt("x", false)).await, 402, "billing_error");
+    assert_eq!(gateway.wait_for_event("budget.exceeded").await["limit"], "max_requests");
 }
 
 #[tokio::test]
-async fn the_token_never_reaches_the_journal_or_an_answer() {
-    let desk = Desk::playing("  - answer: [text: ok]\n");
+async fn token_never_appears_in_the_journal_or_a_response() {
+    let gateway = TestGateway::with_script("  - answer: [text: ok]\n");
     let mut answers = Vec::new();
-    let path = format!("/v1/messages?beta=true&key={}", desk.token);
-    answers.push(desk.post(&path, prompt("x", true)).await);
-    answers.push(desk.post(&format!("/v1/{}", desk.token), "{}").await);
-    answers.push(desk.post("/v1/messages", "{").await);
-    desk.event("llm.call").await;
-    let journal = serde_json::to_string(&desk.events()).unwrap();
-    assert!(!journal.contains(&desk.token), "{journal}");
-    assert!(!answers[0].text().contains(&desk.token));
+    let path = format!("/v1/messages?beta=true&key={}", gateway.token);
+    answers.push(gateway.post(&path, prompt("x", true)).await);
+    answers.push(gateway.post(&format!("/v1/{}", gateway.token), "{}").await);
+    answers.push(gateway.post("/v1/messages", "{").await);
+    gateway.wait_for_event("llm.call").await;
+    let journal = serde_json::to_string(&gateway.events()).unwrap();
+    assert!(!journal.contains(&gateway.token), "{journal}");
+    assert!(!answers[0].text().contains(&gateway.token));
 }
