@@ -48,7 +48,7 @@ impl VendorUpstream {
         Ok(Self {
             host: connector.origin().authority(),
             base_path: address.path().trim_end_matches('/').to_owned(),
-            credentials: credentials(&config)?,
+            credentials: credential_headers(&config)?,
             key_redaction: config.key.as_ref().and_then(KeyRedaction::new),
             client: HttpClient::new(config.name.clone(), connector, config.timeouts, config.retries),
             config,
@@ -61,7 +61,7 @@ impl VendorUpstream {
             return self.exchange(&mut request).await;
         }
         if request.endpoint == ModelEndpoint::CountTokens {
-            return Ok(estimated_count(request.body.len()));
+            return Ok(estimated_count_response(request.body.len()));
         }
         let endpoint = request.endpoint;
         let unsupported = || UpstreamFailure::Unsupported { upstream: self.config.name.clone(), endpoint };
@@ -72,7 +72,7 @@ impl VendorUpstream {
 
     /// Sends a request that is already in the upstream's API.
     async fn exchange(&self, request: &mut UpstreamRequest) -> Result<UpstreamResponse, UpstreamFailure> {
-        let hide_usage = ask_for_usage(request)?;
+        let hide_usage = request_usage(request)?;
         self.add_headers(request)?;
         let path_and_query = join_path(&self.base_path, &request.path_and_query);
         let head = RequestHead {
@@ -209,7 +209,7 @@ impl Upstream for VendorUpstream {
     }
 }
 
-fn credentials(config: &VendorConfig) -> Result<HeaderMap, VendorError> {
+fn credential_headers(config: &VendorConfig) -> Result<HeaderMap, VendorError> {
     let mut headers = HeaderMap::new();
     let Some(key) = &config.key else { return Ok(headers) };
     let (name, text) = match config.kind {
@@ -226,7 +226,7 @@ fn credentials(config: &VendorConfig) -> Result<HeaderMap, VendorError> {
 }
 
 /// Requests usage in a chat stream if the client did not; returns whether the usage must be hidden from the client.
-fn ask_for_usage(request: &mut UpstreamRequest) -> Result<bool, UpstreamFailure> {
+fn request_usage(request: &mut UpstreamRequest) -> Result<bool, UpstreamFailure> {
     if request.endpoint != ModelEndpoint::ChatCompletions || !request.stream {
         return Ok(false);
     }
@@ -260,7 +260,7 @@ fn decode_frames(
 }
 
 /// Returns an estimated token count, for upstreams that cannot count tokens.
-fn estimated_count(bytes: usize) -> UpstreamResponse {
+fn estimated_count_response(bytes: usize) -> UpstreamResponse {
     let body = Bytes::from(json!({"input_tokens": estimate_tokens(bytes)}).to_string());
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

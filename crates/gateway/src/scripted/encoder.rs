@@ -58,7 +58,7 @@ pub(super) fn encode_stream(encoder: &mut dyn ResponseEncoder, reply: &ScriptedR
                 return out.steps;
             }
             ReplyPart::Text(_) | ReplyPart::Thinking(_) | ReplyPart::Tool { .. } => {
-                encoder.encode_block(part, reply, &mut out)
+                encoder.encode_block(part, reply, &mut out);
             }
         }
     }

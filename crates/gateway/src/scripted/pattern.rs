@@ -61,8 +61,8 @@ fn match_template(pattern: &str, text: &str, captures: &mut Captures) -> Option<
             (TemplatePiece::Name(name), _) => placeholder = Some(name),
             (TemplatePiece::Literal(literal), None) => rest = rest.strip_prefix(literal)?,
             (TemplatePiece::Literal(literal), Some(name)) => {
-                let (captured, after) = rest.split_once(literal)?;
-                captures.insert(name.to_owned(), captured.to_owned());
+                let (value, after) = rest.split_once(literal)?;
+                captures.insert(name.to_owned(), value.to_owned());
                 rest = after;
             }
         }

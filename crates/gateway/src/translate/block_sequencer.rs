@@ -100,8 +100,8 @@ impl BlockSequencer {
             }
             self.close_current(encoder, out);
         }
-        let waiting: usize = self.blocks.iter().skip(self.current).map(|block| block.pending.len()).sum();
-        if waiting > MAX_PENDING_BYTES {
+        let pending: usize = self.blocks.iter().skip(self.current).map(|block| block.pending.len()).sum();
+        if pending > MAX_PENDING_BYTES {
             return Err(UpstreamFailure::TooLong { limit: MAX_PENDING_BYTES });
         }
         Ok(())

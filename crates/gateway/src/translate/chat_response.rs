@@ -48,7 +48,7 @@ impl<N: StreamEncoder> ChatResponseTranslator<N> {
     pub(super) fn translate_document(mut self, body: &[u8]) -> Result<N, UpstreamFailure> {
         // The written events are discarded: the encoder also collects the document.
         let mut out = BytesMut::new();
-        self.event(body, &mut out)?;
+        self.translate_event(body, &mut out)?;
         if self.state == StreamState::Begun {
             self.finish(&mut out);
         }
@@ -104,7 +104,7 @@ impl<N: StreamEncoder> ChatResponseTranslator<N> {
 }
 
 impl<N: StreamEncoder> EventTranslator for ChatResponseTranslator<N> {
-    fn event(&mut self, data: &[u8], out: &mut BytesMut) -> Result<(), UpstreamFailure> {
+    fn translate_event(&mut self, data: &[u8], out: &mut BytesMut) -> Result<(), UpstreamFailure> {
         if self.state == StreamState::Ended {
             return Ok(());
         }

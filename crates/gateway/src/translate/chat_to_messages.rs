@@ -22,8 +22,8 @@ pub(super) fn translate_request(body: &[u8]) -> Result<Value, serde_json::Error>
     set("max_tokens", Some(max_tokens.into()));
     set("system", (!system.is_empty()).then(|| system.join("\n\n").into()));
     set("messages", Some(messages.into()));
-    let tools: Vec<Value> = request.tools.into_iter().filter_map(tool).collect();
-    let choice = tool_choice(request.tool_choice.as_ref(), request.parallel_tool_calls);
+    let tools: Vec<Value> = request.tools.into_iter().filter_map(translate_tool).collect();
+    let choice = translate_tool_choice(request.tool_choice.as_ref(), request.parallel_tool_calls);
     set("tool_choice", choice.filter(|_| !tools.is_empty()));
     set("tools", (!tools.is_empty()).then(|| tools.into()));
     // Chat allows temperatures up to 2, Messages up to 1.
@@ -43,18 +43,18 @@ pub(super) fn translate_request(body: &[u8]) -> Result<Value, serde_json::Error>
 fn add_message(message: ChatMessage, system: &mut Vec<String>, messages: &mut Vec<Value>) {
     match &*message.role {
         "system" | "developer" => system.extend(message.content.map(ChatContent::into_text)),
-        "assistant" => push(messages, "assistant", assistant(message)),
+        "assistant" => add_blocks(messages, "assistant", translate_assistant(message)),
         "tool" | "function" => {
             let result = json!({
                 "type": "tool_result",
                 "tool_use_id": message.tool_call_id,
                 "content": message.content.map(ChatContent::into_text).unwrap_or_default(),
             });
-            push(messages, "user", vec![result]);
+            add_blocks(messages, "user", vec![result]);
         }
         _ => {
             let parts = message.content.map(ChatContent::into_parts).unwrap_or_default();
-            push(messages, "user", parts.into_iter().filter_map(block).collect());
+            add_blocks(messages, "user", parts.into_iter().filter_map(translate_part).collect());
         }
     }
 }
@@ -62,7 +62,7 @@ fn add_message(message: ChatMessage, system: &mut Vec<String>, messages: &mut Ve
 /// Adds blocks to the last message if it has the same role, else a new message.
 ///
 /// Roles must alternate, and all tool results of one answer belong in one message.
-fn push(messages: &mut Vec<Value>, role: &str, mut blocks: Vec<Value>) {
+fn add_blocks(messages: &mut Vec<Value>, role: &str, mut blocks: Vec<Value>) {
     let last = messages.last_mut().filter(|message| message["role"] == role);
     match last.and_then(|message| message["content"].as_array_mut()) {
         Some(content) => content.append(&mut blocks),
@@ -71,34 +71,34 @@ fn push(messages: &mut Vec<Value>, role: &str, mut blocks: Vec<Value>) {
     }
 }
 
-fn assistant(message: ChatMessage) -> Vec<Value> {
+fn translate_assistant(message: ChatMessage) -> Vec<Value> {
     let text = message.content.map(ChatContent::into_text).or(message.refusal).filter(|text| !text.is_empty());
     let text = text.map(|text| json!({"type": "text", "text": text}));
-    text.into_iter().chain(message.tool_calls.into_iter().flatten().map(tool_use)).collect()
+    text.into_iter().chain(message.tool_calls.into_iter().flatten().map(translate_tool_call)).collect()
 }
 
-fn tool_use(call: ChatToolCall) -> Value {
+fn translate_tool_call(call: ChatToolCall) -> Value {
     let (name, arguments) = call.function.map_or((None, None), |called| (called.name, called.arguments));
     let input = arguments.and_then(|arguments| serde_json::from_str::<Map<String, Value>>(&arguments).ok());
     json!({"type": "tool_use", "id": call.id, "name": name, "input": input.unwrap_or_default()})
 }
 
-fn block(part: ChatPart) -> Option<Value> {
+fn translate_part(part: ChatPart) -> Option<Value> {
     match part {
         ChatPart::Text { text } => (!text.is_empty()).then(|| json!({"type": "text", "text": text})),
-        ChatPart::ImageUrl { image_url } => Some(json!({"type": "image", "source": source(&image_url.url)})),
+        ChatPart::ImageUrl { image_url } => Some(json!({"type": "image", "source": image_source(&image_url.url)})),
         ChatPart::Other => None,
     }
 }
 
-fn source(url: &str) -> Value {
+fn image_source(url: &str) -> Value {
     match url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) {
         Some((media_type, data)) => json!({"type": "base64", "media_type": media_type, "data": data}),
         None => json!({"type": "url", "url": url}),
     }
 }
 
-fn tool(tool: ChatTool) -> Option<Value> {
+fn translate_tool(tool: ChatTool) -> Option<Value> {
     let function = tool.function?;
     let mut out = json!({
         "name": function.name,
@@ -110,7 +110,7 @@ fn tool(tool: ChatTool) -> Option<Value> {
     Some(out)
 }
 
-fn tool_choice(choice: Option<&Value>, parallel: Option<bool>) -> Option<Value> {
+fn translate_tool_choice(choice: Option<&Value>, parallel: Option<bool>) -> Option<Value> {
     let named = choice.and_then(|choice| choice.pointer("/function/name"));
     let mut out = match (choice.and_then(Value::as_str), named) {
         (_, Some(name)) => json!({"type": "tool", "name": name}),

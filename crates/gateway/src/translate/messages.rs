@@ -174,7 +174,6 @@ pub(super) struct AnthropicMessageStart {
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[expect(clippy::enum_variant_names, reason = "the names are the vendor's")]
 pub(super) enum AnthropicDelta {
     TextDelta {
         text: String,

@@ -35,7 +35,7 @@ impl StreamEncoder for MessagesStreamEncoder {
         self.message = json!({
             "id": format!("msg_{id}"), "type": "message", "role": "assistant", "model": model, "content": [],
             "stop_reason": null, "stop_sequence": null,
-            "usage": usage(TokenCounts { input: input_estimate, cached: 0, output: 1 }),
+            "usage": encode_usage(TokenCounts { input: input_estimate, cached: 0, output: 1 }),
         });
         write_event(out, "message_start", json!({"message": self.message}));
     }
@@ -86,9 +86,9 @@ impl StreamEncoder for MessagesStreamEncoder {
             FinishReason::Refusal => "refusal",
         };
         self.message["stop_reason"] = reason.into();
-        self.message["usage"] = usage(tokens);
+        self.message["usage"] = encode_usage(tokens);
         let delta = json!({"stop_reason": reason, "stop_sequence": null});
-        write_event(out, "message_delta", json!({"delta": delta, "usage": usage(tokens)}));
+        write_event(out, "message_delta", json!({"delta": delta, "usage": encode_usage(tokens)}));
         write_event(out, "message_stop", json!({}));
     }
 
@@ -98,7 +98,7 @@ impl StreamEncoder for MessagesStreamEncoder {
     }
 }
 
-fn usage(tokens: TokenCounts) -> Value {
+fn encode_usage(tokens: TokenCounts) -> Value {
     json!({
         "input_tokens": tokens.input, "output_tokens": tokens.output, "cache_read_input_tokens": tokens.cached,
         "cache_creation_input_tokens": 0,

@@ -37,7 +37,7 @@ pub(super) fn translate_document(body: &[u8]) -> Result<Value, serde_json::Error
     Ok(json!({
         "id": response.id, "object": "chat.completion", "created": 0, "model": response.model,
         "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": reason}],
-        "usage": usage(&response.usage),
+        "usage": encode_usage(&response.usage),
     }))
 }
 
@@ -83,7 +83,7 @@ impl MessagesStreamTranslator {
         match delta {
             AnthropicDelta::TextDelta { text } => self.write_delta(out, json!({"content": text}), None),
             AnthropicDelta::ThinkingDelta { thinking } => {
-                self.write_delta(out, json!({"reasoning_content": thinking}), None)
+                self.write_delta(out, json!({"reasoning_content": thinking}), None);
             }
             AnthropicDelta::InputJsonDelta { partial_json } => {
                 if let Some(call) = self.calls.get(&index) {
@@ -98,13 +98,13 @@ impl MessagesStreamTranslator {
     fn finish(&mut self, out: &mut BytesMut) {
         self.ended = true;
         self.write_delta(out, json!({}), Some(finish_reason(self.stop_reason.as_deref())));
-        self.write_chunk(out, json!([]), Some(usage(&self.usage)));
+        self.write_chunk(out, json!([]), Some(encode_usage(&self.usage)));
         out.extend_from_slice(b"data: [DONE]\n\n");
     }
 }
 
 impl EventTranslator for MessagesStreamTranslator {
-    fn event(&mut self, data: &[u8], out: &mut BytesMut) -> Result<(), UpstreamFailure> {
+    fn translate_event(&mut self, data: &[u8], out: &mut BytesMut) -> Result<(), UpstreamFailure> {
         if self.ended {
             return Ok(());
         }
@@ -149,7 +149,7 @@ fn finish_reason(stop_reason: Option<&str>) -> &'static str {
 }
 
 /// Returns usage in the shape of chat, where `prompt_tokens` includes cache reads and writes.
-fn usage(counts: &AnthropicUsage) -> Value {
+fn encode_usage(counts: &AnthropicUsage) -> Value {
     let count = |tokens: Option<u64>| tokens.unwrap_or(0);
     let (read, written) = (count(counts.cache_read_input_tokens), count(counts.cache_creation_input_tokens));
     let prompt = count(counts.input_tokens) + read + written;
@@ -171,7 +171,7 @@ mod tests {
     fn translate(events: &[&str]) -> Vec<Value> {
         let (mut stream, mut out) = (MessagesStreamTranslator::default(), BytesMut::new());
         for event in events {
-            stream.event(event.as_bytes(), &mut out).unwrap();
+            stream.translate_event(event.as_bytes(), &mut out).unwrap();
         }
         stream.end(&mut out).unwrap();
         let text = String::from_utf8(out.to_vec()).unwrap();
@@ -210,7 +210,7 @@ mod tests {
     fn incomplete_stream_is_an_error() {
         let mut stream = MessagesStreamTranslator::default();
         let mut out = BytesMut::new();
-        stream.event(br#"{"type":"message_start","message":{"id":"m1","model":"c"}}"#, &mut out).unwrap();
+        stream.translate_event(br#"{"type":"message_start","message":{"id":"m1","model":"c"}}"#, &mut out).unwrap();
         assert!(matches!(stream.end(&mut out), Err(UpstreamFailure::Cut)));
     }
 

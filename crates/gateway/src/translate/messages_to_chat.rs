@@ -17,19 +17,19 @@ pub(super) fn translate_request(body: &[u8], kind: VendorKind) -> Result<Value, 
     let request: AnthropicRequest = serde_json::from_slice(body)?;
     let mut chat = Map::new();
     chat.insert("model".to_owned(), request.model.into());
-    let system = request.system.map(|system| text_of(system.into_blocks())).filter(|text| !text.is_empty());
+    let system = request.system.map(|system| join_text(system.into_blocks())).filter(|text| !text.is_empty());
     let mut messages: Vec<Value> = system.map(|text| json!({"role": "system", "content": text})).into_iter().collect();
     for message in request.messages {
         add_message(message, kind, &mut messages);
     }
     chat.insert("messages".to_owned(), messages.into());
     let mut set = |name: &str, value: Option<Value>| value.map(|value| chat.insert(name.to_owned(), value));
-    let tools: Vec<Value> = request.tools.into_iter().filter_map(tool).collect();
+    let tools: Vec<Value> = request.tools.into_iter().filter_map(translate_tool).collect();
     let has_tools = !tools.is_empty();
     set("tools", has_tools.then(|| tools.into()));
     let choice = request.tool_choice.filter(|_| has_tools);
     set("parallel_tool_calls", choice.as_ref().filter(|choice| choice.disable_parallel_tool_use).map(|_| false.into()));
-    set("tool_choice", choice.map(tool_choice));
+    set("tool_choice", choice.map(translate_tool_choice));
     // OpenAI rejects `max_tokens` for its newer models; other servers know only `max_tokens`.
     let limit = if kind == VendorKind::Openai { "max_completion_tokens" } else { "max_tokens" };
     set(limit, request.max_tokens.map(Value::from));
@@ -46,15 +46,15 @@ pub(super) fn translate_request(body: &[u8], kind: VendorKind) -> Result<Value, 
 fn add_message(message: AnthropicMessage, kind: VendorKind, messages: &mut Vec<Value>) {
     let blocks = message.content.into_blocks();
     match &*message.role {
-        "assistant" => messages.push(assistant(blocks, kind)),
-        "system" => messages.push(json!({"role": "system", "content": text_of(blocks)})),
-        _ => add_user(blocks, messages),
+        "assistant" => messages.push(translate_assistant(blocks, kind)),
+        "system" => messages.push(json!({"role": "system", "content": join_text(blocks)})),
+        _ => add_user_message(blocks, messages),
     }
 }
 
 /// Adds a user message. Tool results come first because they must directly follow their calls; images inside them
 /// come afterwards.
-fn add_user(blocks: Vec<AnthropicBlock>, messages: &mut Vec<Value>) {
+fn add_user_message(blocks: Vec<AnthropicBlock>, messages: &mut Vec<Value>) {
     let mut parts = Vec::new();
     for block in blocks {
         match block {
@@ -64,12 +64,12 @@ fn add_user(blocks: Vec<AnthropicBlock>, messages: &mut Vec<Value>) {
                     .unwrap_or_default()
                     .into_iter()
                     .partition(|block| matches!(block, AnthropicBlock::Image { .. }));
-                let text = text_of(rest);
+                let text = join_text(rest);
                 let text = if is_error { format!("Error: {text}") } else { text };
                 messages.push(json!({"role": "tool", "tool_call_id": tool_use_id, "content": text}));
-                parts.extend(images.into_iter().filter_map(part));
+                parts.extend(images.into_iter().filter_map(translate_block));
             }
-            other => parts.extend(part(other)),
+            other => parts.extend(translate_block(other)),
         }
     }
     match parts.as_slice() {
@@ -79,7 +79,7 @@ fn add_user(blocks: Vec<AnthropicBlock>, messages: &mut Vec<Value>) {
     }
 }
 
-fn assistant(blocks: Vec<AnthropicBlock>, kind: VendorKind) -> Value {
+fn translate_assistant(blocks: Vec<AnthropicBlock>, kind: VendorKind) -> Value {
     let (mut text, mut thoughts, mut calls) = (String::new(), String::new(), Vec::new());
     for block in blocks {
         match block {
@@ -103,7 +103,7 @@ fn assistant(blocks: Vec<AnthropicBlock>, kind: VendorKind) -> Value {
     message
 }
 
-fn part(block: AnthropicBlock) -> Option<Value> {
+fn translate_block(block: AnthropicBlock) -> Option<Value> {
     match block {
         AnthropicBlock::Text { text } => Some(json!({"type": "text", "text": text})),
         AnthropicBlock::Image { source: AnthropicImageSource::Base64 { media_type, data } } => {
@@ -116,7 +116,7 @@ fn part(block: AnthropicBlock) -> Option<Value> {
     }
 }
 
-fn text_of(blocks: Vec<AnthropicBlock>) -> String {
+fn join_text(blocks: Vec<AnthropicBlock>) -> String {
     let texts = blocks.into_iter().filter_map(|block| match block {
         AnthropicBlock::Text { text } if !text.starts_with(BILLING_BLOCK) => Some(text),
         _ => None,
@@ -124,7 +124,7 @@ fn text_of(blocks: Vec<AnthropicBlock>) -> String {
     texts.collect::<Vec<_>>().join("\n\n")
 }
 
-fn tool(tool: AnthropicTool) -> Option<Value> {
+fn translate_tool(tool: AnthropicTool) -> Option<Value> {
     let mut function = json!({"name": tool.name, "parameters": tool.input_schema?});
     if let Some(description) = tool.description {
         function["description"] = description.into();
@@ -132,7 +132,7 @@ fn tool(tool: AnthropicTool) -> Option<Value> {
     Some(json!({"type": "function", "function": function}))
 }
 
-fn tool_choice(choice: AnthropicToolChoice) -> Value {
+fn translate_tool_choice(choice: AnthropicToolChoice) -> Value {
     match (&*choice.kind, choice.name) {
         ("any", _) => "required".into(),
         ("none", _) => "none".into(),
@@ -181,7 +181,7 @@ mod tests {
         let check = |kind: &str, name: Option<&str>, expected: Value| {
             let choice =
                 AnthropicToolChoice { kind: kind.into(), name: name.map(Into::into), disable_parallel_tool_use: false };
-            assert_eq!(tool_choice(choice), expected);
+            assert_eq!(translate_tool_choice(choice), expected);
         };
         check("auto", None, "auto".into());
         check("any", None, "required".into());

@@ -24,7 +24,7 @@ const MAX_EVENT_BYTES: usize = 8 << 20;
 /// Translates a stream event by event.
 pub(super) trait EventTranslator: Send {
     /// Translates the data of one event and appends the resulting events to `out`.
-    fn event(&mut self, data: &[u8], out: &mut BytesMut) -> Result<(), UpstreamFailure>;
+    fn translate_event(&mut self, data: &[u8], out: &mut BytesMut) -> Result<(), UpstreamFailure>;
     /// Handles the end of the upstream's stream; fails if the response is incomplete.
     fn end(&mut self, out: &mut BytesMut) -> Result<(), UpstreamFailure>;
 }
@@ -143,7 +143,7 @@ impl TranslatedEvents {
         let mut result = Ok(());
         reader.push(bytes, |data| {
             if result.is_ok() {
-                result = translator.event(data, out);
+                result = translator.translate_event(data, out);
             }
         })?;
         result
@@ -152,7 +152,7 @@ impl TranslatedEvents {
     fn finish(&mut self, out: &mut BytesMut) -> Result<(), UpstreamFailure> {
         let Self { reader, translator, .. } = self;
         let mut result = Ok(());
-        reader.finish(|data| result = translator.event(data, out));
+        reader.finish(|data| result = translator.translate_event(data, out));
         result?;
         translator.end(out)
     }

@@ -39,7 +39,7 @@ impl ResponsesStreamEncoder {
     }
 
     /// Returns the output item of a block with the content `text`.
-    fn item(&self, index: usize, start: &BlockStart, text: &str, status: &str) -> Value {
+    fn encode_item(&self, index: usize, start: &BlockStart, text: &str, status: &str) -> Value {
         let response = self.response["id"].as_str().unwrap_or_default().trim_start_matches("resp_");
         let id = format!("{response}_{index}");
         match start {
@@ -81,7 +81,7 @@ impl StreamEncoder for ResponsesStreamEncoder {
     }
 
     fn open_block(&mut self, index: usize, start: BlockStart, out: &mut BytesMut) {
-        let item = self.item(index, &start, "", "in_progress");
+        let item = self.encode_item(index, &start, "", "in_progress");
         let position = json!({"item_id": item["id"], "output_index": index});
         self.write_numbered_event(out, "response.output_item.added", json!({"output_index": index, "item": item}));
         match start {
@@ -105,7 +105,7 @@ impl StreamEncoder for ResponsesStreamEncoder {
         full_text.push_str(text);
         // The free text of a custom tool arrives inside JSON, so it can be written only when the JSON is complete.
         if !self.is_custom_tool(&start) {
-            let id = self.item(index, &start, "", "in_progress")["id"].clone();
+            let id = self.encode_item(index, &start, "", "in_progress")["id"].clone();
             let position = json!({"item_id": id, "output_index": index, "delta": text});
             let (kind, data) = match start {
                 BlockStart::Text => ("response.output_text.delta", with_field(position, "content_index", 0)),
@@ -121,8 +121,8 @@ impl StreamEncoder for ResponsesStreamEncoder {
 
     fn close_block(&mut self, index: usize, out: &mut BytesMut) {
         let Some((start, full_text)) = self.open.take() else { return };
-        let full_text = if self.is_custom_tool(&start) { free_text(&full_text) } else { full_text };
-        let item = self.item(index, &start, &full_text, "completed");
+        let full_text = if self.is_custom_tool(&start) { extract_free_text(&full_text) } else { full_text };
+        let item = self.encode_item(index, &start, &full_text, "completed");
         let position = json!({"item_id": item["id"], "output_index": index});
         match &start {
             BlockStart::Text => {
@@ -184,7 +184,7 @@ impl StreamEncoder for ResponsesStreamEncoder {
         self.response["status"] = status.into();
         self.response["incomplete_details"] = incomplete;
         self.response["output"] = std::mem::take(&mut self.output).into();
-        self.response["usage"] = usage(tokens);
+        self.response["usage"] = encode_usage(tokens);
         let response = self.response.clone();
         self.write_numbered_event(out, &format!("response.{status}"), json!({"response": response}));
     }
@@ -198,7 +198,7 @@ impl StreamEncoder for ResponsesStreamEncoder {
 }
 
 /// Returns the free text inside the JSON arguments; the arguments unchanged if they have another shape.
-fn free_text(arguments: &str) -> String {
+fn extract_free_text(arguments: &str) -> String {
     let object: Option<Value> = serde_json::from_str(arguments).ok();
     object.and_then(|object| object.get("input")?.as_str().map(str::to_owned)).unwrap_or_else(|| arguments.to_owned())
 }
@@ -208,7 +208,7 @@ fn with_field(mut data: Value, field: &str, value: impl Into<Value>) -> Value {
     data
 }
 
-fn usage(tokens: TokenCounts) -> Value {
+fn encode_usage(tokens: TokenCounts) -> Value {
     let input = tokens.input + tokens.cached;
     json!({
         "input_tokens": input, "input_tokens_details": {"cached_tokens": tokens.cached},

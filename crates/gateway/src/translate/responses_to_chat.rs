@@ -71,15 +71,15 @@ pub(super) fn translate_request(body: &[u8]) -> Result<(Value, Vec<String>), Res
     let mut set = |name: &str, value: Option<Value>| value.map(|value| chat.insert(name.to_owned(), value));
     set("model", Some(request.model.into()));
     set("messages", Some(messages.into()));
-    let tools: Vec<Value> = request.tools.iter().filter_map(tool).collect();
+    let tools: Vec<Value> = request.tools.iter().filter_map(translate_tool).collect();
     let has_tools = !tools.is_empty();
     set("tools", has_tools.then(|| tools.into()));
-    set("tool_choice", request.tool_choice.filter(|_| has_tools).map(tool_choice));
+    set("tool_choice", request.tool_choice.filter(|_| has_tools).map(translate_tool_choice));
     set("parallel_tool_calls", request.parallel_tool_calls.filter(|_| has_tools).map(Value::from));
     set("max_tokens", request.max_output_tokens.map(Value::from));
     set("temperature", request.temperature.map(Value::from));
     set("top_p", request.top_p.map(Value::from));
-    set("response_format", request.text.as_ref().and_then(response_format));
+    set("response_format", request.text.as_ref().and_then(translate_response_format));
     if request.stream == Some(true) {
         set("stream", Some(true.into()));
         set("stream_options", Some(json!({"include_usage": true})));
@@ -97,16 +97,16 @@ fn add_item(item: ResponsesItem, messages: &mut Vec<Value>) {
                 Some(role) => role,
                 None => "user",
             };
-            messages.push(json!({"role": role, "content": content(item.content)}));
+            messages.push(json!({"role": role, "content": translate_content(item.content)}));
         }
-        Some("function_call") => add_call(item.call_id, item.name, item.arguments.unwrap_or_default(), messages),
+        Some("function_call") => add_tool_call(item.call_id, item.name, item.arguments.unwrap_or_default(), messages),
         Some("custom_tool_call") => {
             let arguments = json!({"input": item.input.unwrap_or_default()}).to_string();
-            add_call(item.call_id, item.name, arguments, messages);
+            add_tool_call(item.call_id, item.name, arguments, messages);
         }
         Some("function_call_output" | "custom_tool_call_output") => {
-            let output = content(item.output);
-            let output = output.as_str().map_or_else(|| text_of(&output), str::to_owned);
+            let output = translate_content(item.output);
+            let output = output.as_str().map_or_else(|| join_text(&output), str::to_owned);
             messages.push(json!({"role": "tool", "tool_call_id": item.call_id, "content": output}));
         }
         // Reasoning items and calls of the vendor's own tools have no equivalent in chat.
@@ -115,7 +115,7 @@ fn add_item(item: ResponsesItem, messages: &mut Vec<Value>) {
 }
 
 /// Adds a tool call; all calls of one answer belong in one message.
-fn add_call(id: Option<String>, name: Option<String>, arguments: String, messages: &mut Vec<Value>) {
+fn add_tool_call(id: Option<String>, name: Option<String>, arguments: String, messages: &mut Vec<Value>) {
     let call = json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
     match messages.last_mut().filter(|message| message["role"] == "assistant") {
         Some(message) => match message["tool_calls"].as_array_mut() {
@@ -127,18 +127,18 @@ fn add_call(id: Option<String>, name: Option<String>, arguments: String, message
 }
 
 /// Returns a string if all parts are text, else a list of parts.
-fn content(content: Option<Value>) -> Value {
+fn translate_content(content: Option<Value>) -> Value {
     let parts = match content {
         Some(Value::Array(parts)) => parts,
         Some(Value::String(text)) => return text.into(),
         Some(other) => return error_message(&other).into(),
         None => return "".into(),
     };
-    let parts: Vec<Value> = parts.iter().filter_map(part).collect();
-    if parts.iter().all(|part| part["type"] == "text") { text_of(&parts.into()).into() } else { parts.into() }
+    let parts: Vec<Value> = parts.iter().filter_map(translate_part).collect();
+    if parts.iter().all(|part| part["type"] == "text") { join_text(&parts.into()).into() } else { parts.into() }
 }
 
-fn part(part: &Value) -> Option<Value> {
+fn translate_part(part: &Value) -> Option<Value> {
     match part["type"].as_str()? {
         "input_text" | "output_text" | "text" | "summary_text" => Some(json!({"type": "text", "text": part["text"]})),
         "input_image" => Some(json!({"type": "image_url", "image_url": {"url": part["image_url"]}})),
@@ -146,13 +146,13 @@ fn part(part: &Value) -> Option<Value> {
     }
 }
 
-fn text_of(parts: &Value) -> String {
+fn join_text(parts: &Value) -> String {
     let texts = parts.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
     texts.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns a tool in chat format; a free-text tool becomes a function with one string field `input`.
-fn tool(tool: &Value) -> Option<Value> {
+fn translate_tool(tool: &Value) -> Option<Value> {
     let parameters = match tool["type"].as_str()? {
         "function" => tool["parameters"].clone(),
         "custom" => json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}),
@@ -162,14 +162,14 @@ fn tool(tool: &Value) -> Option<Value> {
     Some(json!({"type": "function", "function": function}))
 }
 
-fn tool_choice(choice: Value) -> Value {
+fn translate_tool_choice(choice: Value) -> Value {
     match choice.get("name") {
         Some(name) => json!({"type": "function", "function": {"name": name}}),
         None => choice,
     }
 }
 
-fn response_format(text: &Value) -> Option<Value> {
+fn translate_response_format(text: &Value) -> Option<Value> {
     let format = text.get("format").filter(|format| format["type"] == "json_schema")?;
     let schema = json!({"name": format["name"], "schema": format["schema"], "strict": format["strict"]});
     Some(json!({"type": "json_schema", "json_schema": schema}))

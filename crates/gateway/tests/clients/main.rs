@@ -65,7 +65,7 @@ fn start_gateway(vendor: &StubVendor, kind: VendorKind, picos: u64) -> TestGatew
         most: LimitAmount::Picos(picos),
     };
     TestGateway::with_identity(Arc::new(VendorUpstream::new(config).unwrap()), prices, |identity| {
-        identity.budgets = vec![budget]
+        identity.budgets = vec![budget];
     })
 }
 

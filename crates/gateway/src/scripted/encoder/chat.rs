@@ -21,7 +21,7 @@ impl ResponseEncoder for ChatEncoder {
             |kind: fn(&ReplyPart) -> Option<&str>| reply.parts.iter().filter_map(kind).collect::<Vec<_>>().concat();
         let text = of_kind(|part| if let ReplyPart::Text(text) = part { Some(text) } else { None });
         let thoughts = of_kind(|part| if let ReplyPart::Thinking(text) = part { Some(text) } else { None });
-        let calls: Vec<Value> = reply.parts.iter().filter_map(call).collect();
+        let calls: Vec<Value> = reply.parts.iter().filter_map(encode_tool_call).collect();
         let mut message = json!({"role": "assistant", "content": (!text.is_empty()).then_some(text)});
         if !thoughts.is_empty() {
             message["reasoning_content"] = thoughts.into();
@@ -30,30 +30,30 @@ impl ResponseEncoder for ChatEncoder {
             message["tool_calls"] = calls.into();
         }
         let choice = json!({"index": 0, "message": message, "logprobs": null, "finish_reason": finish_reason(reply)});
-        let mut document = head(reply, "chat.completion");
+        let mut document = encode_head(reply, "chat.completion");
         document["choices"] = json!([choice]);
-        document["usage"] = usage(&reply.usage);
+        document["usage"] = encode_usage(&reply.usage);
         document
     }
 
     fn encode_error(&self, failure: &ScriptedError) -> Value {
-        error(failure)
+        encode_error_body(failure)
     }
 
     fn begin(&mut self, reply: &ScriptedReply, out: &mut EventWriter) {
-        out.write_event(&chunk(reply, json!({"role": "assistant", "content": ""}), None));
+        out.write_event(&encode_chunk(reply, json!({"role": "assistant", "content": ""}), None));
     }
 
     fn encode_block(&mut self, part: &ReplyPart, reply: &ScriptedReply, out: &mut EventWriter) {
         match part {
             ReplyPart::Text(text) => {
                 out.write_paced(text, reply, |out, piece| {
-                    out.write_event(&chunk(reply, json!({"content": piece}), None))
+                    out.write_event(&encode_chunk(reply, json!({"content": piece}), None));
                 });
             }
             ReplyPart::Thinking(text) => {
                 out.write_paced(text, reply, |out, piece| {
-                    out.write_event(&chunk(reply, json!({"reasoning_content": piece}), None))
+                    out.write_event(&encode_chunk(reply, json!({"reasoning_content": piece}), None));
                 });
             }
             ReplyPart::Tool { id, name, input } => {
@@ -62,10 +62,10 @@ impl ResponseEncoder for ChatEncoder {
                 let function = json!({"name": name, "arguments": ""});
                 let call =
                     json!({"index": index, "id": format!("call_{id}"), "type": "function", "function": function});
-                out.write_event(&chunk(reply, json!({"tool_calls": [call]}), None));
+                out.write_event(&encode_chunk(reply, json!({"tool_calls": [call]}), None));
                 out.write_paced(&Value::Object(input.clone()).to_string(), reply, |out, piece| {
                     let call = json!({"index": index, "function": {"arguments": piece}});
-                    out.write_event(&chunk(reply, json!({"tool_calls": [call]}), None));
+                    out.write_event(&encode_chunk(reply, json!({"tool_calls": [call]}), None));
                 });
             }
             _ => {}
@@ -73,43 +73,43 @@ impl ResponseEncoder for ChatEncoder {
     }
 
     fn encode_failure(&mut self, failure: &ScriptedError, out: &mut EventWriter) {
-        out.write_event(&error(failure));
+        out.write_event(&encode_error_body(failure));
     }
 
     fn end(&mut self, reply: &ScriptedReply, out: &mut EventWriter) {
-        out.write_event(&chunk(reply, json!({}), Some(finish_reason(reply))));
-        let mut last = head(reply, "chat.completion.chunk");
+        out.write_event(&encode_chunk(reply, json!({}), Some(finish_reason(reply))));
+        let mut last = encode_head(reply, "chat.completion.chunk");
         last["choices"] = json!([]);
-        last["usage"] = usage(&reply.usage);
+        last["usage"] = encode_usage(&reply.usage);
         out.write_event(&last);
         out.write_done();
     }
 }
 
 /// Returns an error body in the shape of both `OpenAI` APIs.
-pub(super) fn error(failure: &ScriptedError) -> Value {
+pub(super) fn encode_error_body(failure: &ScriptedError) -> Value {
     let kind =
         failure.kind.as_deref().unwrap_or(if failure.status < 500 { "invalid_request_error" } else { "server_error" });
     json!({"error": {"message": failure.message, "type": kind, "param": null, "code": null}})
 }
 
-fn head(reply: &ScriptedReply, object: &str) -> Value {
+fn encode_head(reply: &ScriptedReply, object: &str) -> Value {
     json!({"id": format!("chatcmpl-{}", reply.id), "object": object, "created": 0, "model": reply.model})
 }
 
-fn chunk(reply: &ScriptedReply, delta: Value, finish_reason: Option<&str>) -> Value {
-    let mut chunk = head(reply, "chat.completion.chunk");
+fn encode_chunk(reply: &ScriptedReply, delta: Value, finish_reason: Option<&str>) -> Value {
+    let mut chunk = encode_head(reply, "chat.completion.chunk");
     chunk["choices"] = json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason}]);
     chunk
 }
 
-fn call(part: &ReplyPart) -> Option<Value> {
+fn encode_tool_call(part: &ReplyPart) -> Option<Value> {
     let ReplyPart::Tool { id, name, input } = part else { return None };
     let function = json!({"name": name, "arguments": Value::Object(input.clone()).to_string()});
     Some(json!({"id": format!("call_{id}"), "type": "function", "function": function}))
 }
 
-fn usage(usage: &Usage) -> Value {
+fn encode_usage(usage: &Usage) -> Value {
     let prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens + usage.cache_write_1h_tokens;
     json!({
         "prompt_tokens": prompt,

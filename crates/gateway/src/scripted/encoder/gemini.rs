@@ -18,8 +18,8 @@ pub(super) struct GeminiEncoder;
 
 impl ResponseEncoder for GeminiEncoder {
     fn encode_document(&self, reply: &ScriptedReply) -> Value {
-        let parts: Vec<Value> = reply.parts.iter().filter_map(part).collect();
-        generate_content_response(reply, parts, Some(finish_reason(reply)), &reply.usage)
+        let parts: Vec<Value> = reply.parts.iter().filter_map(encode_part).collect();
+        encode_response(reply, parts, Some(finish_reason(reply)), &reply.usage)
     }
 
     fn encode_error(&self, failure: &ScriptedError) -> Value {
@@ -40,12 +40,12 @@ impl ResponseEncoder for GeminiEncoder {
                 let thought = matches!(reply_part, ReplyPart::Thinking(_));
                 out.write_paced(text, reply, |out, piece| {
                     let part = if thought { json!({"text": piece, "thought": true}) } else { json!({"text": piece}) };
-                    out.write_event(&generate_content_response(reply, vec![part], None, &usage_so_far));
+                    out.write_event(&encode_response(reply, vec![part], None, &usage_so_far));
                 });
             }
-            _ => out.write_event(&generate_content_response(
+            _ => out.write_event(&encode_response(
                 reply,
-                part(reply_part).into_iter().collect(),
+                encode_part(reply_part).into_iter().collect(),
                 None,
                 &usage_so_far,
             )),
@@ -57,21 +57,11 @@ impl ResponseEncoder for GeminiEncoder {
     }
 
     fn end(&mut self, reply: &ScriptedReply, out: &mut EventWriter) {
-        out.write_event(&generate_content_response(
-            reply,
-            vec![json!({"text": ""})],
-            Some(finish_reason(reply)),
-            &reply.usage,
-        ));
+        out.write_event(&encode_response(reply, vec![json!({"text": ""})], Some(finish_reason(reply)), &reply.usage));
     }
 }
 
-fn generate_content_response(
-    reply: &ScriptedReply,
-    parts: Vec<Value>,
-    finish_reason: Option<&str>,
-    usage: &Usage,
-) -> Value {
+fn encode_response(reply: &ScriptedReply, parts: Vec<Value>, finish_reason: Option<&str>, usage: &Usage) -> Value {
     let mut candidate = json!({"content": {"role": "model", "parts": parts}, "index": 0});
     if let Some(reason) = finish_reason {
         candidate["finishReason"] = reason.into();
@@ -90,7 +80,7 @@ fn generate_content_response(
     })
 }
 
-fn part(reply_part: &ReplyPart) -> Option<Value> {
+fn encode_part(reply_part: &ReplyPart) -> Option<Value> {
     match reply_part {
         ReplyPart::Text(text) => Some(json!({"text": text})),
         ReplyPart::Thinking(text) => Some(json!({"text": text, "thought": true})),

@@ -21,7 +21,7 @@ pub(super) struct MessagesEncoder {
 
 impl ResponseEncoder for MessagesEncoder {
     fn encode_document(&self, reply: &ScriptedReply) -> Value {
-        let content: Vec<Value> = reply.parts.iter().filter_map(block).collect();
+        let content: Vec<Value> = reply.parts.iter().filter_map(encode_content_block).collect();
         json!({
             "id": format!("msg_{}", reply.id),
             "type": "message",
@@ -30,7 +30,7 @@ impl ResponseEncoder for MessagesEncoder {
             "content": content,
             "stop_reason": stop_reason(reply.stop_reason),
             "stop_sequence": null,
-            "usage": usage(&reply.usage),
+            "usage": encode_usage(&reply.usage),
         })
     }
 
@@ -46,7 +46,7 @@ impl ResponseEncoder for MessagesEncoder {
         let mut message = self.encode_document(reply);
         message["content"] = json!([]);
         message["stop_reason"] = Value::Null;
-        message["usage"] = usage(&Usage { output_tokens: reply.usage.output_tokens.min(1), ..reply.usage });
+        message["usage"] = encode_usage(&Usage { output_tokens: reply.usage.output_tokens.min(1), ..reply.usage });
         write_typed_event(out, "message_start", json!({"message": message}));
     }
 
@@ -88,7 +88,7 @@ impl ResponseEncoder for MessagesEncoder {
 
     fn end(&mut self, reply: &ScriptedReply, out: &mut EventWriter) {
         let delta = json!({"stop_reason": stop_reason(reply.stop_reason), "stop_sequence": null});
-        write_typed_event(out, "message_delta", json!({"delta": delta, "usage": usage(&reply.usage)}));
+        write_typed_event(out, "message_delta", json!({"delta": delta, "usage": encode_usage(&reply.usage)}));
         write_typed_event(out, "message_stop", json!({}));
     }
 }
@@ -98,7 +98,7 @@ fn write_typed_event(out: &mut EventWriter, kind: &str, mut data: Value) {
     out.write_named_event(kind, &data);
 }
 
-fn block(part: &ReplyPart) -> Option<Value> {
+fn encode_content_block(part: &ReplyPart) -> Option<Value> {
     match part {
         ReplyPart::Text(text) => Some(json!({"type": "text", "text": text})),
         ReplyPart::Thinking(text) => Some(json!({"type": "thinking", "thinking": text, "signature": SIGNATURE})),
@@ -109,7 +109,7 @@ fn block(part: &ReplyPart) -> Option<Value> {
     }
 }
 
-fn usage(usage: &Usage) -> Value {
+fn encode_usage(usage: &Usage) -> Value {
     json!({
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,

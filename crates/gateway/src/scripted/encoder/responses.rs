@@ -22,17 +22,17 @@ impl ResponseEncoder for ResponsesEncoder {
             .parts
             .iter()
             .filter(|part| matches!(part, ReplyPart::Text(_) | ReplyPart::Thinking(_) | ReplyPart::Tool { .. }));
-        let output: Vec<Value> = parts.enumerate().map(|(index, part)| item(part, index, reply)).collect();
-        response(reply, status(reply), output, usage(&reply.usage))
+        let output: Vec<Value> = parts.enumerate().map(|(index, part)| encode_item(part, index, reply)).collect();
+        encode_response(reply, status(reply), output, encode_usage(&reply.usage))
     }
 
     fn encode_error(&self, failure: &ScriptedError) -> Value {
-        chat::error(failure)
+        chat::encode_error_body(failure)
     }
 
     fn begin(&mut self, reply: &ScriptedReply, out: &mut EventWriter) {
         for kind in ["response.created", "response.in_progress"] {
-            let response = response(reply, "in_progress", Vec::new(), Value::Null);
+            let response = encode_response(reply, "in_progress", Vec::new(), Value::Null);
             self.write_numbered_event(out, kind, json!({"response": response}));
         }
     }
@@ -40,7 +40,7 @@ impl ResponseEncoder for ResponsesEncoder {
     fn encode_block(&mut self, part: &ReplyPart, reply: &ScriptedReply, out: &mut EventWriter) {
         let index = self.items;
         self.items += 1;
-        let completed = item(part, index, reply);
+        let completed = encode_item(part, index, reply);
         let position = json!({"item_id": completed["id"], "output_index": index});
         let mut opened = completed.clone();
         opened["status"] = "in_progress".into();
@@ -129,7 +129,7 @@ impl ResponsesEncoder {
         position: &Value,
     ) {
         out.write_paced(text, reply, |out, piece| {
-            self.write_numbered_event(out, &format!("{kind}.delta"), with_field(position, "delta", piece))
+            self.write_numbered_event(out, &format!("{kind}.delta"), with_field(position, "delta", piece));
         });
         self.write_numbered_event(out, &format!("{kind}.done"), with_field(position, field, text));
     }
@@ -141,7 +141,7 @@ fn with_field(position: &Value, field: &str, value: impl Into<Value>) -> Value {
     data
 }
 
-fn item(part: &ReplyPart, index: usize, reply: &ScriptedReply) -> Value {
+fn encode_item(part: &ReplyPart, index: usize, reply: &ScriptedReply) -> Value {
     let id = format!("{}_{index}", reply.id);
     match part {
         ReplyPart::Tool { id: call, name, input } => {
@@ -168,7 +168,7 @@ fn item(part: &ReplyPart, index: usize, reply: &ScriptedReply) -> Value {
     }
 }
 
-fn response(reply: &ScriptedReply, status: &str, output: Vec<Value>, usage: Value) -> Value {
+fn encode_response(reply: &ScriptedReply, status: &str, output: Vec<Value>, usage: Value) -> Value {
     let incomplete = match status {
         "incomplete" if reply.stop_reason == ScriptedStopReason::Refusal => json!({"reason": "content_filter"}),
         "incomplete" => json!({"reason": "max_output_tokens"}),
@@ -189,7 +189,7 @@ fn status(reply: &ScriptedReply) -> &'static str {
     }
 }
 
-fn usage(usage: &Usage) -> Value {
+fn encode_usage(usage: &Usage) -> Value {
     let input = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens + usage.cache_write_1h_tokens;
     json!({
         "input_tokens": input,

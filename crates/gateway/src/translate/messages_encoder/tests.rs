@@ -91,7 +91,7 @@ fn translate(chunks: &[Value]) -> Result<String, UpstreamFailure> {
     let (mut stream, mut out) = (translator(12), BytesMut::new());
     for chunk in chunks {
         let data = chunk.as_str().map_or_else(|| chunk.to_string(), str::to_owned);
-        stream.event(data.as_bytes(), &mut out)?;
+        stream.translate_event(data.as_bytes(), &mut out)?;
     }
     stream.end(&mut out)?;
     Ok(String::from_utf8(out.to_vec()).unwrap())
@@ -146,7 +146,7 @@ fn interleaved_tool_calls_are_written_one_after_the_other() {
 fn complete_tool_call_does_not_delay_the_next_one() {
     let (mut stream, mut out) = (translator(1), BytesMut::new());
     for chunk in [piece(0, Some("run"), "{}"), piece(1, Some("read"), "{\"a\"")] {
-        stream.event(chunk.to_string().as_bytes(), &mut out).unwrap();
+        stream.translate_event(chunk.to_string().as_bytes(), &mut out).unwrap();
     }
     let text = String::from_utf8(out.to_vec()).unwrap();
     assert!(text.contains("\"name\":\"read\"") && text.contains(r#""partial_json":"{\"a\"""#), "{text}");
@@ -246,6 +246,6 @@ proptest! {
 
     #[test]
     fn invalid_bytes_never_panic(data in prop::collection::vec(any::<u8>(), 0..100)) {
-        let _ = translator(1).event(&data, &mut BytesMut::new());
+        let _ = translator(1).translate_event(&data, &mut BytesMut::new());
     }
 }
