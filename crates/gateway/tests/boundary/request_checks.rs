@@ -110,7 +110,7 @@ async fn allowed_models_of_the_vendor_with_a_price_are_listed() {
     let policy = policy::effective(&CeilingLayer::built_in().unwrap(), &base.unwrap(), &[]);
     let upstream = Arc::new(VendorUpstream::new(config).unwrap());
     let gateway = TestGateway::with_identity(upstream, PriceTable::built_in().unwrap(), |identity| {
-        identity.policy = Some(Arc::new(policy))
+        identity.policy = Some(Arc::new(policy));
     });
     let get = async |path: &str| gateway.fetch(gateway.request(Method::GET, path, "")).await;
     let listed = get("/v1/models").await.json();
