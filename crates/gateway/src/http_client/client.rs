@@ -126,7 +126,7 @@ impl HttpClient {
     ) -> Result<ResponseHead, UpstreamFailure> {
         let allowed = self.timeouts.first_byte;
         let exchange = async {
-            // A server may answer before it has read the whole body, so a failed write is no error if an answer follows.
+            // A server may answer before it has read the whole body, so a failed write is ignored if a response follows.
             let written = connection.write(Buf::chain(head, body)).await;
             match connection.read_head().await {
                 Err(UpstreamFailure::Cut) if written.is_err() => Err(UpstreamFailure::Cut),

@@ -1,6 +1,6 @@
 //! Text patterns of script conditions and the texts that they capture.
 //!
-//! There are no regular expressions, so that scripts stay easy to read.
+//! Regular expressions are not supported, so that scripts stay easy to read.
 
 use std::collections::BTreeMap;
 

@@ -47,7 +47,7 @@ pub(super) fn read_texts(body: &[u8]) -> Result<Vec<(Speaker, String)>, serde_js
     Ok(request.messages.into_iter().flat_map(ChatTextMessage::into_texts).collect())
 }
 
-/// Returns the author that a message role stands for.
+/// Returns the author for a message role.
 pub(super) fn speaker_for_role(role: &str) -> Speaker {
     match role {
         "assistant" => Speaker::Model,
