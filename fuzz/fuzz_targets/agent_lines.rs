@@ -1,4 +1,4 @@
-//! Lets any agent print any lines.
+//! Passes arbitrary lines to the dialogue of any agent.
 #![no_main]
 
 #[path = "../rules/agent_lines.rs"]

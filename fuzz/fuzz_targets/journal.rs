@@ -1,4 +1,4 @@
-//! Puts any bytes where the journal of a session should be.
+//! Opens arbitrary bytes as the journal of a session.
 #![no_main]
 
 #[path = "../rules/journal.rs"]

@@ -1,4 +1,4 @@
-//! Sends any body to any call of the session API.
+//! Sends arbitrary bodies to every call of the session API.
 #![no_main]
 
 #[path = "../rules/request_bodies.rs"]
@@ -7,7 +7,7 @@ mod rule;
 thread_local! {
     static API: rule::Api = {
         let directory = tempfile::tempdir().unwrap();
-        // Kept for as long as the fuzzer runs.
+        // The directory must exist as long as the fuzzer runs.
         rule::Api::new(&directory.keep())
     };
 }

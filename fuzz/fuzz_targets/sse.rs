@@ -1,4 +1,4 @@
-//! Feeds any bytes to `gateway::probe::sse`.
+//! Passes arbitrary bytes to `gateway::probe::sse`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| gateway::probe::sse(data));

@@ -1,46 +1,47 @@
-//! What must hold for any lines of any agent. A broken rule panics.
+//! Invariants for arbitrary output lines of any agent; a violation panics.
 //!
-//! The first line of an input names the agent, the others are what it prints.
+//! The first line of an input is the name of the agent, the other lines are its output.
 
 use agents::{Dialogue as _, DialogueOutput, LaunchContext, NormalizedDialogue, Prompt, by_name};
 use protocol::{EventBody, PermissionReply};
 
-/// Every event can be written and read back, every item begins before it goes on, and what is asked can be answered
-/// and stopped at any time.
+/// Checks that events survive JSON, that items start before they change or end, and that permission requests and
+/// questions can be answered and turns interrupted at any time.
 pub(crate) fn agent_lines(data: &[u8]) {
     let mut lines = data.split(|byte| *byte == b'\n');
     let name = lines.next().and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
     let Some(agent) = by_name(name) else { return };
-    let mut heard = Heard { dialogue: NormalizedDialogue::new(agent.new_dialogue(&context())), open: Vec::new() };
-    let opened = heard.dialogue.open();
-    heard.take(opened);
-    let prompted = heard.dialogue.send_prompt(&Prompt::text("hello"));
-    heard.take(prompted);
+    let mut checker = DialogueChecker { dialogue: NormalizedDialogue::new(agent.native(&context())), open: Vec::new() };
+    let opened = checker.dialogue.open();
+    checker.check_outputs(opened);
+    let prompted = checker.dialogue.prompt(&Prompt::text("hello"));
+    checker.check_outputs(prompted);
     for (number, line) in lines.enumerate() {
-        let outputs = heard.dialogue.read_line(line);
-        heard.take(outputs);
+        let outputs = checker.dialogue.line(line);
+        checker.check_outputs(outputs);
         if number % 16 == 15 {
-            let outputs = heard.dialogue.interrupt();
-            heard.take(outputs);
+            let outputs = checker.dialogue.interrupt();
+            checker.check_outputs(outputs);
         }
     }
-    let left = heard.dialogue.close_open_items();
-    heard.take(left);
-    assert!(heard.open.is_empty(), "items stay open at the end: {:?}", heard.open);
+    let remaining = checker.dialogue.give_up();
+    checker.check_outputs(remaining);
+    assert!(checker.open.is_empty(), "open items at the end: {:?}", checker.open);
 }
 
-struct Heard {
+/// A dialogue with the ids of its open items.
+struct DialogueChecker {
     dialogue: NormalizedDialogue,
     open: Vec<String>,
 }
 
-impl Heard {
-    fn take(&mut self, outputs: Vec<DialogueOutput>) {
+impl DialogueChecker {
+    fn check_outputs(&mut self, outputs: Vec<DialogueOutput>) {
         for output in outputs {
             let DialogueOutput::Event(draft) = output else { continue };
-            // What is null on the way in is absent from then on; readers only see what was read.
-            let kept = read_back(&draft.body);
-            assert_eq!(read_back(&kept), kept, "an event survives JSON");
+            // The first round trip may drop null fields; after that nothing may change.
+            let reread = read_back(&draft.body);
+            assert_eq!(read_back(&reread), reread, "an event survives JSON");
             self.observe(draft.body);
         }
     }
@@ -49,20 +50,24 @@ impl Heard {
         match body {
             EventBody::ItemStarted(started) => self.open.push(started.item.item_id.to_string()),
             EventBody::ItemDelta(delta) => {
-                assert!(self.open.contains(&delta.item_id.to_string()), "{} grows before it begins", delta.item_id);
+                assert!(
+                    self.open.contains(&delta.item_id.to_string()),
+                    "item {} changes before it starts",
+                    delta.item_id
+                );
             }
             EventBody::ItemCompleted(completed) => {
                 let id = completed.item.item_id.to_string();
-                assert!(self.open.contains(&id), "{id} ends before it begins");
+                assert!(self.open.contains(&id), "item {id} ends before it starts");
                 self.open.retain(|open| *open != id);
             }
-            EventBody::PermissionRequested(asked) => {
-                let outputs = self.dialogue.answer_permission(&asked.permission_id, PermissionReply::Once);
-                self.take(outputs);
+            EventBody::PermissionRequested(request) => {
+                let outputs = self.dialogue.permission(&request.permission_id, PermissionReply::Once);
+                self.check_outputs(outputs);
             }
-            EventBody::QuestionRequested(asked) => {
-                let outputs = self.dialogue.answer_question(&asked.question_id, Some(&[vec!["yes".to_owned()]]));
-                self.take(outputs);
+            EventBody::QuestionRequested(request) => {
+                let outputs = self.dialogue.question(&request.question_id, Some(&[vec!["yes".to_owned()]]));
+                self.check_outputs(outputs);
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! What must hold for any bytes where the journal of a session should be. A broken rule panics.
+//! Invariants for arbitrary bytes in place of a session's journal; a violation panics.
 
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use protocol::{EventBody, EventDraft, SessionId, SessionRecovered};
 use store::{FileJournal, Journal as _, JournalError, JournalReader, SystemClock, verify_journal};
 
-/// Who reads, who checks and who goes on writing agree on what is a journal; what is none is told and never changed;
-/// and what was appended to one leaves one.
+/// Checks that reader, verifier and writer agree on which files are journals, that an invalid file is reported and left
+/// unchanged, and that a journal is still valid after an append.
 pub(crate) fn journal(data: &[u8]) {
     let (file, path) = in_memory(data);
     let session = SessionId::new("s1").unwrap();
@@ -17,33 +17,40 @@ pub(crate) fn journal(data: &[u8]) {
     let reader = JournalReader::open(&path, session.clone()).unwrap();
     for (after, limit) in [(0, 1), (0, usize::MAX), (1, 2), (63, 5), (u64::MAX, 1)] {
         if let Ok(events) = reader.after(after, limit) {
-            assert!(events.len() <= limit, "no more than was asked for");
-            assert!(events.iter().zip(1..).all(|(event, place)| event.sequence == after + place), "in order");
+            assert!(events.len() <= limit, "at most `limit` events");
+            assert!(
+                events.iter().zip(1..).all(|(event, offset)| event.sequence == after + offset),
+                "events are in order"
+            );
         }
     }
-    // A count that fails is told; one that succeeds may count what is damaged, for it does not look into lines.
+    // Must not panic. The count may include damaged lines, because it does not parse them.
     let _ = reader.last();
-    let ours = verified.as_ref().is_ok_and(|found| found.session.as_ref().is_none_or(|id| *id == session));
+    let is_ours = verified.as_ref().is_ok_and(|found| found.session.as_ref().is_none_or(|id| *id == session));
     let opened = FileJournal::open(&path, session, Arc::new(SystemClock));
-    assert_eq!(opened.is_ok(), ours, "who checks and who writes agree: {verified:?}");
+    assert_eq!(opened.is_ok(), is_ours, "verifier and writer agree: {verified:?}");
     let Ok(opened) = opened else {
-        assert_eq!(file.metadata().unwrap().len(), data.len() as u64, "what is no journal of ours stays as it is");
+        assert_eq!(
+            file.metadata().unwrap().len(),
+            data.len() as u64,
+            "a file that is not the session's journal is unchanged"
+        );
         return;
     };
     let before = verified.unwrap();
-    assert_eq!(opened.torn_bytes, before.torn_bytes, "what was torn is cut, and no more");
+    assert_eq!(opened.torn_bytes, before.torn_bytes, "exactly the torn bytes are cut off");
     let body = EventBody::SessionRecovered(SessionRecovered { interrupted: Vec::new(), torn_bytes: 0 });
     match opened.journal.append(EventDraft::daemon(body)) {
         Ok(event) => {
-            assert_eq!(event.sequence, before.records + 1, "the next number");
-            assert_eq!(verify_journal(&path).unwrap().records, event.sequence, "it is still a journal");
+            assert_eq!(event.sequence, before.records + 1, "the next sequence number");
+            assert_eq!(verify(&path).unwrap().records, event.sequence, "the journal is still valid");
         }
-        Err(JournalError::Ended) => assert!(before.ended, "only the end is the end"),
-        Err(error) => panic!("a journal that is one takes a record: {error}"),
+        Err(JournalError::Ended) => assert!(before.ended, "only an ended journal rejects records"),
+        Err(error) => panic!("a valid journal rejects a record: {error}"),
     }
 }
 
-/// A file that has a path and no disk behind it, and for which no sidecar can be written.
+/// Returns an in-memory file with a path; no other file can be written beside it.
 fn in_memory(data: &[u8]) -> (std::fs::File, PathBuf) {
     let mut file = std::fs::File::from(rustix::fs::memfd_create("journal", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
     file.write_all(data).unwrap();

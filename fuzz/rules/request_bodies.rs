@@ -1,4 +1,4 @@
-//! What must hold for any body of any request to the session API. A broken rule panics.
+//! Invariants for arbitrary request bodies of the session API; a violation panics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use session::{BillingSettings, HostVariables, SessionTimeouts, Setup};
 use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 
-/// Every call that reads a body: by JSON, or as a file or an archive comes. The corpus names them by number.
+/// Every call with a body: JSON, a file or an archive. The first byte of a corpus file is an index into this list.
 const CALLS: &[(&str, &str, &str)] = &[
     ("POST", "/v1/sessions/s1", JSON),
     ("PATCH", "/v1/sessions/s1", JSON),
@@ -34,7 +34,7 @@ const CALLS: &[(&str, &str, &str)] = &[
 const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 
-/// A server with no socket and no session, which can make none.
+/// A server without a socket and without sessions; it cannot create any.
 pub(crate) struct Api {
     runtime: Runtime,
     router: axum::Router,
@@ -46,7 +46,7 @@ impl Api {
         let setup = Setup {
             data_dir: directory.to_owned(),
             mock_program: Some("/bin/true".into()),
-            backend: Arc::new(Nowhere),
+            backend: Arc::new(NoSandboxBackend),
             upstream: Arc::new(gateway::ScriptedUpstream::demo().unwrap()),
             policy: Arc::new(policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[])),
             accounts: BillingSettings::default(),
@@ -58,16 +58,16 @@ impl Api {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let router = {
-            let _inside = runtime.enter();
+            let _guard = runtime.enter();
             app(setup.open().unwrap(), ServerConfig::new(AuthMode::None), tokio_util::sync::CancellationToken::new())
                 .unwrap()
         };
         Self { runtime, router }
     }
 
-    /// A body is taken, or refused with a problem that is the caller's to mend; it never breaks the server.
+    /// Checks that a body is accepted or rejected with a client error; it must never cause a server error.
     pub(crate) fn check(&self, data: &[u8]) {
-        // One call an input: the first byte chooses.
+        // The first byte selects the call.
         let (first, body) = data.split_first().map_or((0, data), |(first, body)| (*first, body));
         let (method, path, content) = CALLS[usize::from(first) % CALLS.len()];
         let request = http::Request::builder()
@@ -89,18 +89,18 @@ impl Api {
         let shown = || format!("{method} {path}: {} {}", head.status, String::from_utf8_lossy(&body));
         let problem: serde_json::Value = serde_json::from_slice(&body).unwrap_or_else(|_| panic!("{}", shown()));
         assert_eq!(problem["status"], head.status.as_u16(), "{}", shown());
-        // There is no sandbox here, and nothing to install from: all else that fails is the caller's.
-        let due = matches!(problem["code"].as_str(), Some("sandbox_create_error" | "install_failed"));
-        assert!(head.status.is_client_error() || due, "{}", shown());
+        // Sandboxes and installation are unavailable here; every other failure must be a client error.
+        let is_expected = matches!(problem["code"].as_str(), Some("sandbox_create_error" | "install_failed"));
+        assert!(head.status.is_client_error() || is_expected, "{}", shown());
     }
 }
 
-/// Makes no sandboxes.
-struct Nowhere;
+/// A backend that cannot create sandboxes.
+struct NoSandboxBackend;
 
-impl SandboxBackend for Nowhere {
+impl SandboxBackend for NoSandboxBackend {
     fn name(&self) -> &'static str {
-        "nowhere"
+        "none"
     }
 
     fn create(&self, _: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {

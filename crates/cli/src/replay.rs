@@ -110,7 +110,7 @@ fn load(
     recording: &SessionRecording,
     normal: &RequestNormalizer,
 ) -> Result<ReplayUpstream, Failure> {
-    ReplayUpstream::of(directory, &recording.id, normal.clone()).map_err(|error| impossible(&error))
+    ReplayUpstream::open(directory, &recording.id, normal.clone()).map_err(|error| impossible(&error))
 }
 
 fn install(config: &Config, recording: &SessionRecording) -> Result<(), Failure> {

@@ -94,7 +94,7 @@ fn trust(config: &Config, name: &str, roots: &Path, vendor: &mut VendorConfig) -
     let wrong = |why: &str| config.wrong(&format!("upstreams.{name}.roots"), why);
     let pem = std::fs::read(config.path(roots))
         .map_err(|error| wrong(&format!("`{}` cannot be read", roots.display())).because(&error))?;
-    vendor.trust(&pem).map_err(|error| wrong(&error.to_string()))
+    vendor.trust_certificates(&pem).map_err(|error| wrong(&error.to_string()))
 }
 
 /// Whose API it is, and the vendor's own address where there is one.
@@ -116,7 +116,7 @@ fn recorded(config: &Config, name: &str, section: &UpstreamSection) -> Result<Re
     let directory = host::data_dir(config)?;
     let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
     let session = index.find(reference)?.info.session_id;
-    ReplayUpstream::of(&directory, &session, normal(config)?)
+    ReplayUpstream::open(&directory, &session, normal(config)?)
         .map_err(|error| Failure::of(ProblemCode::ReplayImpossible, &error))
 }
 

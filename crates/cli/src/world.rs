@@ -35,5 +35,5 @@ fn credential(config: &Config, name: &str) -> Result<EgressCredential, Failure> 
 fn read_roots(config: &Config, roots: &Path) -> Result<Vec<rustls_pki_types::CertificateDer<'static>>, Failure> {
     let wrong = |why: &str| config.wrong("egress.roots", &format!("`{}` {why}", roots.display()));
     let pem = std::fs::read(config.path(roots)).map_err(|error| wrong("cannot be read").because(&error))?;
-    gateway::roots_in(&pem).ok_or_else(|| wrong("holds no certificates in PEM"))
+    gateway::parse_certificates(&pem).ok_or_else(|| wrong("holds no certificates in PEM"))
 }

@@ -101,7 +101,7 @@ impl Coding {
 impl From<UnpackError> for UpstreamFailure {
     fn from(error: UnpackError) -> Self {
         match error {
-            UnpackError::Broken(coding) => Self::Garbage(format!("invalid {} data", coding.name())),
+            UnpackError::Broken(coding) => Self::InvalidResponse(format!("invalid {} data", coding.name())),
             UnpackError::Cut => Self::Cut,
         }
     }

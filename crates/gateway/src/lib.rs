@@ -14,6 +14,7 @@ mod current_turn;
 mod endpoint;
 mod external_inputs;
 mod headers;
+mod http_client;
 mod identity;
 mod meter;
 mod models;
@@ -34,7 +35,6 @@ mod translate;
 mod upstream;
 mod usage_filter;
 mod vendor;
-mod wire;
 mod workers;
 
 use std::{fmt, io, sync::Arc};
@@ -48,6 +48,7 @@ pub use attachment::{GatewayAttachment, TokenLookup};
 pub use body_store::{BodyStore, MemoryBodyStore};
 pub use current_turn::CurrentTurn;
 pub use endpoint::{ApiDialect, ModelEndpoint};
+pub use http_client::UpstreamTimeouts;
 pub use identity::{AuthenticationError, GatewayIdentity, GatewayLimits, TurnGuard, TurnTracker};
 pub use price::{ModelPrice, PriceSource, PriceTable, PriceTableError, TokenRates, UsageBound};
 pub use reconcile::ReconcileReport;
@@ -56,8 +57,7 @@ pub use retention::{BodyRetention, RedactionRules};
 pub use scripted::{DEMO_SCRIPT, ModelScript, ModelScriptError, ScriptedUpstream};
 pub use token::{SessionToken, TOKEN_PREFIX};
 pub use upstream::{ResponseStream, Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse};
-pub use vendor::{VendorConfig, VendorError, VendorKind, VendorUpstream, roots_in};
-pub use wire::UpstreamTimeouts;
+pub use vendor::{VendorConfig, VendorError, VendorKind, VendorUpstream, parse_certificates};
 
 /// The configuration of a host's gateway.
 #[derive(Clone)]

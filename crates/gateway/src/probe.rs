@@ -103,7 +103,7 @@ fn translate(endpoint: ModelEndpoint, kind: VendorKind, data: &[u8]) -> Option<V
         None => (data, &[][..]),
     };
     let mut request = upstream_request(endpoint, asked)?;
-    let asked = Translation::between(endpoint, kind)?.request(kind, &mut request).ok()?;
+    let asked = Translation::between(endpoint, kind)?.translate_request(kind, &mut request).ok()?;
     // Translated as a document only to see that it does not panic, and as a stream for its bytes.
     for is_stream in [false, true] {
         let mut headers = HeaderMap::new();
@@ -117,7 +117,7 @@ fn translate(endpoint: ModelEndpoint, kind: VendorKind, data: &[u8]) -> Option<V
             hide_usage: false,
         };
         // The frames are all there, so the future is ready at once.
-        let translated = asked.clone().answer(answer).now_or_never()?;
+        let translated = asked.clone().translate_response(answer).now_or_never()?;
         if let (Ok(translated), true) = (translated, is_stream) {
             let frames = translated.frames.collect::<Vec<_>>().now_or_never()?;
             let whole = frames.into_iter().collect::<Result<Vec<Bytes>, _>>().ok()?;

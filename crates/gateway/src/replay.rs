@@ -1,14 +1,14 @@
-//! An upstream that answers from a recorded session, opens no socket and costs nothing.
+//! An upstream that answers from the recording of a session. It opens no connection and costs nothing.
 //!
-//! A request is found by the hash of what it says once everything is taken out that differs between two runs of
-//! the same agent. Equal requests get their answers in the order in which they were recorded. A request that was not
-//! recorded is refused, with what tells it from the nearest one that was: never answered by guessing.
+//! A request is looked up by the digest of its normalized form: values that differ between two runs of the same agent are
+//! removed. Equal requests get their answers in recorded order. A request that was not recorded is refused with its
+//! difference from the most similar recorded request; answers are never guessed.
 //!
-//! Not here: who plays the person's part in a replay (`session`).
+//! Not here: replaying the prompts and permission answers of the user (`session`).
 
-mod nearest;
-mod normal;
-mod tape;
+mod nearest_request;
+mod normalizer;
+mod recording;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -29,29 +29,29 @@ use crate::{
     splice,
     upstream::{ResponseStream, Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse},
 };
-use nearest::Outline;
-use tape::{End, Take};
+use nearest_request::RequestOutline;
+use recording::{RecordedCall, RecordedOutcome};
 
-pub use normal::{NormalizerError, RequestNormalizer};
+pub use normalizer::{NormalizerError, RequestNormalizer};
 
-/// Why a session cannot be replayed.
+/// Error of opening a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// Its journal cannot be read.
-    #[error("the record of session `{session}` cannot be read")]
+    /// The journal cannot be read.
+    #[error("cannot read the journal of session `{session}`")]
     Journal {
         /// The session.
         session: SessionId,
-        /// What was wrong.
+        /// Cause.
         #[source]
         source: JournalError,
     },
-    /// A body is gone, damaged, or was never kept.
-    #[error("session `{session}` was recorded without all bodies of its model calls")]
+    /// A body is missing, damaged, or was never recorded.
+    #[error("cannot read all recorded model call bodies of session `{session}`")]
     Body {
         /// The session.
         session: SessionId,
-        /// What was wrong.
+        /// Cause.
         #[source]
         source: BodyError,
     },
@@ -60,62 +60,68 @@ pub enum ReplayError {
 /// An upstream that answers from a recorded session.
 pub struct ReplayUpstream {
     session: SessionId,
-    normal: RequestNormalizer,
-    takes: Vec<Kept>,
-    /// Takes that were not asked for yet, by what was asked.
-    waiting: Mutex<HashMap<Digest, VecDeque<usize>>>,
+    normalizer: RequestNormalizer,
+    calls: Vec<IndexedCall>,
+    /// Indexes into `calls` of the calls not replayed yet, by the key of their request.
+    unused: Mutex<HashMap<Digest, VecDeque<usize>>>,
 }
 
-/// A recorded call, ready to be looked up.
-struct Kept {
-    take: Take,
-    outline: Outline,
+/// A recorded call with the outline of its request.
+struct IndexedCall {
+    call: RecordedCall,
+    outline: RequestOutline,
 }
 
 impl ReplayUpstream {
-    /// The calls of `session`, as they were recorded in `directory`.
+    /// Opens the recording of `session` in `directory`.
     ///
-    /// Where secrets were left out of the record, `normal` must leave out the same.
-    pub fn of(directory: &DataDir, session: &SessionId, normal: RequestNormalizer) -> Result<Self, ReplayError> {
-        let mut takes = Vec::new();
-        let mut waiting: HashMap<Digest, VecDeque<usize>> = HashMap::new();
-        for take in tape::read(directory, session)? {
-            let outline = Outline::of(take.endpoint, &take.path, &normal.request(&take.request));
-            waiting.entry(outline.key()).or_default().push_back(takes.len());
-            takes.push(Kept { take, outline });
+    /// If bodies were recorded redacted, `normalizer` must apply the same redaction.
+    pub fn open(directory: &DataDir, session: &SessionId, normalizer: RequestNormalizer) -> Result<Self, ReplayError> {
+        let mut calls = Vec::new();
+        let mut unused: HashMap<Digest, VecDeque<usize>> = HashMap::new();
+        for call in recording::read_calls(directory, session)? {
+            let outline = RequestOutline::new(call.endpoint, &call.path, &normalizer.normalize_request(&call.request));
+            unused.entry(outline.key()).or_default().push_back(calls.len());
+            calls.push(IndexedCall { call, outline });
         }
-        Ok(Self { session: session.clone(), normal, takes, waiting: Mutex::new(waiting) })
+        Ok(Self { session: session.clone(), normalizer, calls, unused: Mutex::new(unused) })
     }
 
-    /// How many recorded calls nobody has asked for.
-    pub fn left(&self) -> usize {
-        self.waiting().values().map(VecDeque::len).sum()
+    /// Returns the number of recorded calls that were not requested.
+    pub fn unused_calls(&self) -> usize {
+        self.unused().values().map(VecDeque::len).sum()
     }
 
-    fn find(&self, request: &UpstreamRequest) -> Result<&Take, UpstreamFailure> {
+    /// Returns the next recorded call that equals `request`, and marks the call as used.
+    fn take_call(&self, request: &UpstreamRequest) -> Result<&RecordedCall, UpstreamFailure> {
         let path = format!("{} {}", request.method, request.path_and_query);
-        let outline = Outline::of(request.endpoint, &path, &self.normal.request(&request.body));
-        let next = self.waiting().get_mut(&outline.key()).and_then(VecDeque::pop_front);
-        match next.and_then(|index| self.takes.get(index)) {
-            Some(kept) => Ok(&kept.take),
-            None => Err(UpstreamFailure::NotRecorded(self.explain(&outline))),
+        let outline = RequestOutline::new(request.endpoint, &path, &self.normalizer.normalize_request(&request.body));
+        let next = self.unused().get_mut(&outline.key()).and_then(VecDeque::pop_front);
+        match next.and_then(|index| self.calls.get(index)) {
+            Some(indexed) => Ok(&indexed.call),
+            None => Err(UpstreamFailure::NotRecorded(self.explain_miss(&outline))),
         }
     }
 
-    /// Why there is no answer, in words that show what to look at.
-    fn explain(&self, asked: &Outline) -> String {
-        let (session, key) = (&self.session, asked.key());
-        let recorded = self.takes.iter().filter(|kept| kept.outline.key() == key).count();
+    /// Describes why the recording has no answer for `request`.
+    fn explain_miss(&self, request: &RequestOutline) -> String {
+        let (session, key) = (&self.session, request.key());
+        let recorded = self.calls.iter().filter(|indexed| indexed.outline.key() == key).count();
         if recorded > 0 {
             let times = if recorded == 1 { "once".to_owned() } else { format!("{recorded} times") };
-            return format!("replay of `{session}`: this request was recorded {times}, and is asked for once more");
+            return format!(
+                "replay of session `{session}`: this request was recorded {times} and is sent once more than that"
+            );
         }
-        let outlines = self.takes.iter().map(|kept| (kept.take.call.as_str(), &kept.outline));
-        format!("replay of `{session}`: this request was not recorded; {}", nearest::compare(asked, outlines))
+        let outlines = self.calls.iter().map(|indexed| (indexed.call.call.as_str(), &indexed.outline));
+        format!(
+            "replay of session `{session}`: this request was not recorded; {}",
+            nearest_request::describe_nearest(request, outlines)
+        )
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<Digest, VecDeque<usize>>> {
-        lock(&self.waiting)
+    fn unused(&self) -> std::sync::MutexGuard<'_, HashMap<Digest, VecDeque<usize>>> {
+        lock(&self.unused)
     }
 }
 
@@ -125,7 +131,7 @@ impl Upstream for ReplayUpstream {
     }
 
     fn models(&self) -> Vec<String> {
-        let mut models: Vec<String> = self.takes.iter().filter_map(|kept| kept.take.model.clone()).collect();
+        let mut models: Vec<String> = self.calls.iter().filter_map(|indexed| indexed.call.model.clone()).collect();
         models.sort();
         models.dedup();
         models
@@ -137,47 +143,47 @@ impl Upstream for ReplayUpstream {
 
     fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
         async move {
-            let take = self.find(&request)?;
-            match &take.end {
-                End::Answer { status, body, stream, broken } => {
+            let call = self.take_call(&request)?;
+            match &call.outcome {
+                RecordedOutcome::Answer { status, body, stream, interruption } => {
                     let hide_usage = *stream && hides_usage(&request);
-                    let frames = play(body, *stream, *broken);
-                    Ok(UpstreamResponse { hide_usage, ..answer(*status, *stream, frames) })
+                    let frames = recorded_stream(body, *stream, *interruption);
+                    Ok(UpstreamResponse { hide_usage, ..response(*status, *stream, frames) })
                 }
-                End::Failed { status, message } => {
+                RecordedOutcome::Failed { status, message } => {
                     let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_GATEWAY);
                     let body = Bytes::from(error_body(request.endpoint.dialect(), status, message).to_string());
-                    Ok(answer(status.as_u16(), false, play(&body, false, None)))
+                    Ok(response(status.as_u16(), false, recorded_stream(&body, false, None)))
                 }
-                // Nothing came before the session ended or the agent gave up; it will again.
-                End::Never => std::future::pending().await,
+                // The agent gave up or the session ended while waiting; the replayed agent does the same.
+                RecordedOutcome::Unanswered => std::future::pending().await,
             }
         }
         .boxed()
     }
 }
 
-/// How an answer that did not come whole ended.
+/// How an incomplete answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Break {
-    /// The connection broke.
-    Cut,
-    /// Whoever asked had left, or the session ended: nothing more comes.
-    Silence,
+pub(crate) enum Interruption {
+    /// The connection to the upstream broke.
+    ConnectionLost,
+    /// The client left or the session ended, so the rest was never received.
+    NoMoreData,
 }
 
-/// The bytes of an answer: those of a stream event by event, as a vendor sends them.
-fn play(body: &Bytes, is_stream: bool, broken: Option<Break>) -> ResponseStream {
-    let frames = if is_stream { events(body) } else { vec![body.clone()] };
+/// Returns the recorded body; a stream is sent event by event, as a vendor sends it.
+fn recorded_stream(body: &Bytes, is_stream: bool, interruption: Option<Interruption>) -> ResponseStream {
+    let frames = if is_stream { split_events(body) } else { vec![body.clone()] };
     let frames = stream::iter(frames.into_iter().map(Ok));
-    match broken {
+    match interruption {
         None => Box::pin(frames),
-        Some(Break::Cut) => Box::pin(frames.chain(stream::iter([Err(UpstreamFailure::Cut)]))),
-        Some(Break::Silence) => Box::pin(frames.chain(stream::pending())),
+        Some(Interruption::ConnectionLost) => Box::pin(frames.chain(stream::iter([Err(UpstreamFailure::Cut)]))),
+        Some(Interruption::NoMoreData) => Box::pin(frames.chain(stream::pending())),
     }
 }
 
-fn events(body: &Bytes) -> Vec<Bytes> {
+fn split_events(body: &Bytes) -> Vec<Bytes> {
     let mut rest = body.clone();
     let mut events = Vec::new();
     while let Some(end) = memmem::find(&rest, b"\n\n") {
@@ -189,7 +195,7 @@ fn events(body: &Bytes) -> Vec<Bytes> {
     events
 }
 
-fn answer(status: u16, is_stream: bool, frames: ResponseStream) -> UpstreamResponse {
+fn response(status: u16, is_stream: bool, frames: ResponseStream) -> UpstreamResponse {
     let kind = if is_stream { "text/event-stream" } else { "application/json" };
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -197,7 +203,7 @@ fn answer(status: u16, is_stream: bool, frames: ResponseStream) -> UpstreamRespo
     UpstreamResponse { status, headers, frames, hide_usage: false }
 }
 
-/// Whether the recorded stream tells usage that this client did not ask for.
+/// Returns whether the usage event of the recorded stream must be hidden because this client did not request usage.
 fn hides_usage(request: &UpstreamRequest) -> bool {
     request.endpoint == ModelEndpoint::ChatCompletions
         && splice::ask_for_usage(&request.body).is_ok_and(|asked| asked.is_some())

@@ -1,14 +1,18 @@
-//! The built-in model: plays a script, the same way each time, without a network.
+//! The scripted model: an upstream that answers from a script, without a network.
 //!
-//! It answers demos and tests. What it cannot match it says so, as a vendor would: with an error.
+//! The same request always gets the same bytes. A request that no rule matches gets an error in the shape of the
+//! caller's API, as from a vendor.
+//!
+//! Flow: `conversation` reads the request, `script` holds the rules, `reply` fills in the answer of the matching rule,
+//! `encoder` writes the reply in the caller's API, `output` sends it over time.
 
 mod conversation;
-mod document;
-mod emit;
+mod encoder;
+mod output;
 mod pattern;
 mod reply;
+mod script;
 mod template;
-mod voice;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,65 +27,71 @@ use crate::{
     upstream::{Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse},
 };
 use conversation::Conversation;
-use document::{Failure, Rule, When};
-use emit::Emission;
-use pattern::{Captures, Pattern};
-use reply::Reply;
+use output::OutputStep;
+use pattern::{Captures, TextPattern};
+use reply::ScriptedReply;
+use script::{RuleCondition, ScriptRule, ScriptedError};
 
-pub use document::{ModelScript, ModelScriptError};
+pub use script::{ModelScript, ModelScriptError};
 
-/// The script of `viv demo`, and of every session that names no other model.
+/// The script of `viv demo` and of every session without a configured model.
 pub const DEMO_SCRIPT: &str = include_str!("../scripts/demo.yaml");
 
-/// An upstream that plays a script.
+/// An upstream that answers from a script.
 #[derive(Debug)]
 pub struct ScriptedUpstream {
     script: ModelScript,
-    /// How often each rule has answered.
-    answered: Vec<AtomicU64>,
+    /// How often each rule has answered, in the order of `script.rules`.
+    answer_counts: Vec<AtomicU64>,
 }
 
 impl ScriptedUpstream {
-    /// Plays `script`, from its beginning.
+    /// Creates an upstream for `script`; no rule has answered yet.
     pub fn new(script: ModelScript) -> Self {
-        let answered = script.rules.iter().map(|_| AtomicU64::new(0)).collect();
-        Self { script, answered }
+        let answer_counts = script.rules.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { script, answer_counts }
     }
 
-    /// Plays the script that is built in.
+    /// Creates an upstream for [`DEMO_SCRIPT`].
     pub fn demo() -> Result<Self, ModelScriptError> {
         ModelScript::parse(DEMO_SCRIPT).map(Self::new)
     }
 
-    fn answer(&self, request: &UpstreamRequest) -> UpstreamResponse {
-        let refuse = |status, message: String| fail(request, &Failure { status, kind: None, message });
+    /// Returns the response of the first matching rule, or an error response.
+    fn respond(&self, request: &UpstreamRequest) -> UpstreamResponse {
+        let refuse = |status, message: String| error_response(request, &ScriptedError { status, kind: None, message });
         let conversation = match Conversation::read(request) {
             Ok(conversation) => conversation,
-            Err(error) => return refuse(400, format!("the request makes no sense: {error}")),
+            Err(error) => return refuse(400, format!("cannot parse the request body: {error}")),
         };
         if request.endpoint == ModelEndpoint::CountTokens {
-            return json_answer(StatusCode::OK, &json!({"input_tokens": reply::count_input(&conversation)}));
+            return json_response(
+                StatusCode::OK,
+                &json!({"input_tokens": reply::estimate_input_tokens(&conversation)}),
+            );
         }
-        let Some((rule, captures)) = self.choose(&conversation) else {
-            return refuse(404, "no rule of the script matches this request".to_owned());
+        let Some((rule, captures)) = self.choose_rule(&conversation) else {
+            return refuse(404, no_match(&conversation));
         };
         match (&rule.answer, &rule.error) {
-            (Some(parts), _) => render(request, &Reply::new(rule, parts, &conversation, &captures, &request.body)),
+            (Some(parts), _) => {
+                reply_response(request, &ScriptedReply::new(rule, parts, &conversation, &captures, &request.body))
+            }
             (None, Some(failure)) => {
                 let message = template::fill(&failure.message, &captures);
-                fail(request, &Failure { message, ..failure.clone() })
+                error_response(request, &ScriptedError { message, ..failure.clone() })
             }
-            (None, None) => refuse(500, "the rule has no answer".to_owned()),
+            (None, None) => refuse(500, "the rule has neither `answer` nor `error`".to_owned()),
         }
     }
 
-    /// The first rule that matches and has not answered too often.
-    fn choose(&self, conversation: &Conversation) -> Option<(&Rule, Captures)> {
-        self.script.rules.iter().zip(&self.answered).find_map(|(rule, answered)| {
+    /// Returns the first matching rule that has answered fewer than `times` times, and counts the answer.
+    fn choose_rule(&self, conversation: &Conversation) -> Option<(&ScriptRule, Captures)> {
+        self.script.rules.iter().zip(&self.answer_counts).find_map(|(rule, answer_count)| {
             let captures = rule.when.matches(conversation)?;
             let limit = rule.times.unwrap_or(u64::MAX);
             let next = |count: u64| (count < limit).then_some(count + 1);
-            answered.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).ok()?;
+            answer_count.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).ok()?;
             Some((rule, captures))
         })
     }
@@ -101,12 +111,12 @@ impl Upstream for ScriptedUpstream {
     }
 
     fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
-        async move { Ok(self.answer(&request)) }.boxed()
+        async move { Ok(self.respond(&request)) }.boxed()
     }
 }
 
-impl When {
-    /// What is captured, if all that is asked is true.
+impl RuleCondition {
+    /// Returns the captured texts if every condition holds.
     fn matches(&self, conversation: &Conversation) -> Option<Captures> {
         let mut captures = Captures::from(
             [
@@ -118,51 +128,56 @@ impl When {
             ]
             .map(|(name, value)| (name.to_owned(), value)),
         );
-        let mut fits = |pattern: &Option<Pattern>, text: Option<&str>| match (pattern, text) {
+        let mut pattern_matches = |pattern: &Option<TextPattern>, text: Option<&str>| match (pattern, text) {
             (None, _) => true,
             (Some(pattern), Some(text)) => pattern.matches(text, &mut captures),
             (Some(_), None) => false,
         };
-        let matches = fits(&self.prompt, Some(&conversation.prompt))
-            && fits(&self.conversation, Some(&conversation.text))
-            && fits(&self.tool_result, conversation.tool_result.as_deref())
-            && fits(&self.model, Some(&conversation.model))
+        let matches = pattern_matches(&self.prompt, Some(&conversation.prompt))
+            && pattern_matches(&self.conversation, Some(&conversation.text))
+            && pattern_matches(&self.tool_result, conversation.tool_result.as_deref())
+            && pattern_matches(&self.model, Some(&conversation.model))
             && self.turn.is_none_or(|turn| turn == conversation.turn)
             && self.step.is_none_or(|step| step == conversation.step);
         matches.then_some(captures)
     }
 }
 
-fn render(request: &UpstreamRequest, reply: &Reply) -> UpstreamResponse {
-    let mut voice = voice::of(request.endpoint);
-    // Gemini streams a list of documents where events are not asked for.
+fn no_match(conversation: &Conversation) -> String {
+    let Conversation { model, turn, step, .. } = conversation;
+    format!("no rule of the model script matches this request (model `{model}`, turn {turn}, step {step})")
+}
+
+fn reply_response(request: &UpstreamRequest, reply: &ScriptedReply) -> UpstreamResponse {
+    let mut encoder = encoder::encoder_for(request.endpoint);
+    // Without `alt=sse`, Gemini streams one JSON list of documents.
     let is_list =
         request.endpoint == ModelEndpoint::StreamGenerateContent && !request.path_and_query.contains("alt=sse");
     if request.stream && !is_list {
         let hide_usage = request.endpoint == ModelEndpoint::ChatCompletions && !asks_for_usage(&request.body);
-        let events = voice::stream(&mut *voice, reply);
-        return UpstreamResponse { hide_usage, ..answer(StatusCode::OK, "text/event-stream", events) };
+        let events = encoder::encode_stream(&mut *encoder, reply);
+        return UpstreamResponse { hide_usage, ..response(StatusCode::OK, "text/event-stream", events) };
     }
-    let document = voice.document(reply);
+    let document = encoder.encode_document(reply);
     let document = if is_list { json!([document]) } else { document };
-    answer(StatusCode::OK, "application/json", emit::document(reply, &document.to_string()))
+    response(StatusCode::OK, "application/json", output::document_steps(reply, &document.to_string()))
 }
 
 fn asks_for_usage(body: &Bytes) -> bool {
     splice::ask_for_usage(body).is_ok_and(|asked| asked.is_none())
 }
 
-fn fail(request: &UpstreamRequest, failure: &Failure) -> UpstreamResponse {
+fn error_response(request: &UpstreamRequest, failure: &ScriptedError) -> UpstreamResponse {
     let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    json_answer(status, &voice::of(request.endpoint).error(failure))
+    json_response(status, &encoder::encoder_for(request.endpoint).encode_error(failure))
 }
 
-fn json_answer(status: StatusCode, body: &Value) -> UpstreamResponse {
-    answer(status, "application/json", vec![Emission::Bytes(body.to_string().into())])
+fn json_response(status: StatusCode, body: &Value) -> UpstreamResponse {
+    response(status, "application/json", vec![OutputStep::Bytes(body.to_string().into())])
 }
 
-fn answer(status: StatusCode, kind: &'static str, emissions: Vec<Emission>) -> UpstreamResponse {
+fn response(status: StatusCode, kind: &'static str, steps: Vec<OutputStep>) -> UpstreamResponse {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    UpstreamResponse { status, headers, frames: emit::play(emissions), hide_usage: false }
+    UpstreamResponse { status, headers, frames: output::stream_steps(steps), hide_usage: false }
 }

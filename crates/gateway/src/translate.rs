@@ -1,22 +1,25 @@
-//! Puts a call into the words of an upstream that speaks another API, and its answer back.
+//! Translation of requests and responses between the APIs of a client and its upstream.
 //!
-//! Pure state machines over bytes: nothing here waits or connects. What is emitted as an Anthropic stream
-//! is always a valid one: blocks numbered from 0 without gaps, one open at a time, usage never zero.
+//! All translators are pure state machines over bytes; they do no I/O. An emitted Anthropic stream is always valid:
+//! blocks are numbered from 0 without gaps, one block is open at a time, and usage is never zero.
 //!
-//! Not here: which upstream is called (`vendor`), or what a call costs (`till`).
+//! Requests: `messages_to_chat`, `chat_to_messages`, `responses_to_chat`. Responses: `chat_response` reads chat and
+//! writes with a `StreamEncoder`; `messages_response` reads Anthropic and writes chat.
+//!
+//! Not here: which upstream is called (`vendor`), and the cost of a call.
 
-mod answer;
-mod blocks;
+mod block_sequencer;
 mod chat;
-mod from_chat;
-mod from_messages;
-mod message;
+mod chat_response;
+mod chat_to_messages;
 mod messages;
-mod narrator;
-mod response;
-mod responses;
-mod to_chat;
-mod to_messages;
+mod messages_encoder;
+mod messages_response;
+mod messages_to_chat;
+mod response_body;
+mod responses_encoder;
+mod responses_to_chat;
+mod stream_encoder;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
@@ -28,31 +31,31 @@ use crate::{
     vendor::VendorKind,
 };
 
-/// Two APIs between which calls can be translated.
+/// A pair of APIs, client to upstream, between which calls can be translated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Translation {
-    /// A Messages client before a chat upstream.
+    /// An Anthropic Messages client with a chat completions upstream.
     MessagesToChat,
-    /// A chat client before an Anthropic upstream.
+    /// A chat completions client with an Anthropic upstream.
     ChatToMessages,
-    /// A responses client before a chat upstream.
+    /// An `OpenAI` responses client with a chat completions upstream.
     ResponsesToChat,
 }
 
-/// What must be remembered of a request to translate its answer.
+/// The facts about a request that the translation of its response needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct ResponseTranslation {
     translation: Translation,
-    /// Tokens of the prompt, by our own count: told where the upstream has not told its own yet.
+    /// Estimated tokens of the prompt, reported until the upstream reports its own count.
     input_estimate: u64,
-    /// Whether a chat client asked for the usage of its stream.
+    /// Whether a chat client requested usage in its stream.
     wants_usage: bool,
-    /// Tools of a responses client that take free text.
+    /// Names of the tools of a responses client that take free text instead of JSON.
     custom_tools: Vec<String>,
 }
 
 impl Translation {
-    /// The translation that lets `kind` take a call to `endpoint`.
+    /// Returns the translation for a call to `endpoint` at an upstream of `kind`, if there is one.
     pub(crate) fn between(endpoint: ModelEndpoint, kind: VendorKind) -> Option<Self> {
         match (endpoint, kind) {
             (ModelEndpoint::Messages, VendorKind::Openai | VendorKind::OpenaiCompatible) => Some(Self::MessagesToChat),
@@ -62,11 +65,15 @@ impl Translation {
         }
     }
 
-    /// Puts a request into the upstream's words.
-    pub(crate) fn request(self, kind: VendorKind, request: &mut UpstreamRequest) -> Result<Asked, UpstreamFailure> {
+    /// Translates `request` in place; fails if its body is invalid or has no equivalent in the other API.
+    pub(crate) fn translate_request(
+        self,
+        kind: VendorKind,
+        request: &mut UpstreamRequest,
+    ) -> Result<ResponseTranslation, UpstreamFailure> {
         let input_estimate = estimate_tokens(request.body.len());
         let wants_usage = crate::splice::ask_for_usage(&request.body).is_ok_and(|asked| asked.is_none());
-        let (body, custom_tools) = self.body(kind, &request.body).map_err(UpstreamFailure::Untranslatable)?;
+        let (body, custom_tools) = self.translate_body(kind, &request.body).map_err(UpstreamFailure::Untranslatable)?;
         request.body = Bytes::from(body.to_string());
         let (endpoint, path) = match self {
             Self::MessagesToChat | Self::ResponsesToChat => (ModelEndpoint::ChatCompletions, "/v1/chat/completions"),
@@ -74,25 +81,27 @@ impl Translation {
         };
         request.endpoint = endpoint;
         path.clone_into(&mut request.path_and_query);
-        request.headers = self.headers(&request.headers);
-        Ok(Asked { translation: self, input_estimate, wants_usage, custom_tools })
+        request.headers = self.upstream_headers(&request.headers);
+        Ok(ResponseTranslation { translation: self, input_estimate, wants_usage, custom_tools })
     }
 
-    /// The body in the upstream's words, and the tools of the client that take free text.
-    fn body(self, kind: VendorKind, body: &[u8]) -> Result<(Value, Vec<String>), String> {
+    /// Returns the translated body and the names of the tools that take free text.
+    fn translate_body(self, kind: VendorKind, body: &[u8]) -> Result<(Value, Vec<String>), String> {
         let translated = match self {
-            Self::MessagesToChat => to_chat::request(body, kind),
-            Self::ChatToMessages => to_messages::request(body),
-            Self::ResponsesToChat => return responses::request(body).map_err(|error| error.to_string()),
+            Self::MessagesToChat => messages_to_chat::translate_request(body, kind),
+            Self::ChatToMessages => chat_to_messages::translate_request(body),
+            Self::ResponsesToChat => {
+                return responses_to_chat::translate_request(body).map_err(|error| error.to_string());
+            }
         };
         translated.map(|body| (body, Vec::new())).map_err(|error| error.to_string())
     }
 
-    /// One vendor's headers mean nothing to another.
-    fn headers(self, came: &HeaderMap) -> HeaderMap {
+    /// Returns the headers for the upstream: headers of one vendor have no meaning for another.
+    fn upstream_headers(self, client_headers: &HeaderMap) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(agent) = came.get(header::USER_AGENT) {
+        if let Some(agent) = client_headers.get(header::USER_AGENT) {
             headers.insert(header::USER_AGENT, agent.clone());
         }
         if self == Self::ChatToMessages {
@@ -102,16 +111,19 @@ impl Translation {
     }
 }
 
-impl Asked {
-    /// Puts an answer into the client's words, as it comes.
-    pub(crate) async fn answer(self, answer: UpstreamResponse) -> Result<UpstreamResponse, UpstreamFailure> {
+impl ResponseTranslation {
+    /// Translates a response into the client's API; a stream is translated while it arrives.
+    pub(crate) async fn translate_response(
+        self,
+        response: UpstreamResponse,
+    ) -> Result<UpstreamResponse, UpstreamFailure> {
         let hide_usage = self.translation == Translation::ChatToMessages && !self.wants_usage;
-        let answer = answer::translate(self, answer).await?;
-        Ok(UpstreamResponse { hide_usage, ..answer })
+        let response = response_body::translate_response(self, response).await?;
+        Ok(UpstreamResponse { hide_usage, ..response })
     }
 }
 
-/// A count of ours, where there is no other: four bytes are about a token.
+/// Returns an estimate of the tokens in `bytes` bytes of text: one token per four bytes.
 pub(crate) fn estimate_tokens(bytes: usize) -> u64 {
     bytes.div_ceil(4).max(1) as u64
 }

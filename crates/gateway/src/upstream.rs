@@ -1,4 +1,4 @@
-//! The port to whoever answers: a vendor, a script, a recording.
+//! The port to model services: a vendor, the scripted model or a recording.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -9,29 +9,29 @@ use protocol::{CallId, SessionId};
 
 use crate::endpoint::ModelEndpoint;
 
-/// A model's side, as the gateway sees it.
+/// A model service behind the gateway.
 ///
-/// `send` returns when the head of the answer is known; the bytes follow in `frames`, as they come and
-/// unchanged. An answer with an error status is an answer, not a failure. Dropping the frames gives the
-/// call up. An implementation never follows redirects and never retries after the first byte.
+/// `send` returns when the response head has arrived; the body follows unchanged in `frames`. A response with an error
+/// status is a response, not a failure. Dropping `frames` cancels the call. Implementations never follow redirects and
+/// never retry after the first byte of a response.
 pub trait Upstream: Send + Sync {
-    /// Its name in the configuration and in the records.
+    /// Returns the name in the configuration and in records.
     fn name(&self) -> &str;
-    /// The models that were named for it: aliases, and what else it is known to have.
+    /// Returns the configured model names, aliases included.
     fn models(&self) -> Vec<String>;
-    /// Whose models it has beside these, in the words of the price table.
+    /// Returns the vendor, as named in the price table, whose other models the upstream has as well.
     fn vendor(&self) -> Option<&'static str> {
         None
     }
-    /// The name under which it knows `model`: what is asked of it, and what is paid for.
+    /// Returns the upstream's name for `model`, which is requested and billed.
     fn resolve(&self, model: &str) -> String {
         model.to_owned()
     }
-    /// Whether its calls cost nothing, whatever the model is called.
+    /// Returns whether all calls are free.
     fn is_free(&self) -> bool {
         false
     }
-    /// Sends one call.
+    /// Sends one call; fails if no response head arrives.
     fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>>;
 }
 
@@ -41,54 +41,54 @@ impl fmt::Debug for dyn Upstream {
     }
 }
 
-/// One call, as it came from the agent, without what must not leave.
+/// A call from the agent, without credentials.
 #[derive(Debug, Clone)]
 pub struct UpstreamRequest {
-    /// What is called.
+    /// The endpoint.
     pub endpoint: ModelEndpoint,
-    /// The method, as it came.
+    /// The HTTP method.
     pub method: Method,
-    /// Path and query, as they came.
+    /// Path and query, unchanged.
     pub path_and_query: String,
-    /// Headers that may leave: no credentials, no cookies, nothing hop-by-hop.
+    /// Headers to forward: no credentials, cookies or hop-by-hop headers.
     pub headers: HeaderMap,
-    /// The body, byte for byte; what came compressed is plain here.
+    /// The body, unchanged except that it is decompressed.
     pub body: Bytes,
-    /// The model asked for.
+    /// The requested model.
     pub model: String,
-    /// Whether the answer is to be a stream.
+    /// Whether a stream is requested.
     pub stream: bool,
-    /// The call, for upstreams that keep accounts.
+    /// Id of the call, for upstreams with their own spend logs.
     pub call: CallId,
-    /// The session, for upstreams that keep accounts.
+    /// Id of the session, for upstreams with their own spend logs.
     pub session: SessionId,
     /// The account that pays.
     pub account: Arc<str>,
-    /// The run it is counted under.
+    /// The run that the call belongs to.
     pub run: Arc<str>,
-    /// Which attempt of the run, from 1.
+    /// Attempt number of the run, from 1.
     pub attempt: u32,
-    /// The person, where one is known.
+    /// The user, if known.
     pub user: Option<Arc<str>>,
 }
 
-/// The bytes of an answer, as they come.
+/// The body of a response as a stream of frames.
 pub type ResponseStream = Pin<Box<dyn Stream<Item = Result<Bytes, UpstreamFailure>> + Send>>;
 
-/// The head of an answer, and its bytes to come.
+/// A response head and the stream of its body.
 pub struct UpstreamResponse {
     /// HTTP status.
     pub status: StatusCode,
-    /// Headers, all of them; the gateway chooses which the agent may see.
+    /// All headers; the gateway selects those that the agent may see.
     pub headers: HeaderMap,
     /// The body.
     pub frames: ResponseStream,
-    /// Whether the event with the usage was asked for by us alone, and is not for the agent.
+    /// Whether only the gateway requested the usage event, so that it must be hidden from the agent.
     pub hide_usage: bool,
 }
 
 impl UpstreamFailure {
-    /// Whether the request may have reached the vendor before it failed, so that it may have cost something.
+    /// Returns whether the request may have reached the vendor, so that it may have cost something.
     pub(crate) fn may_have_been_served(&self) -> bool {
         !matches!(
             self,
@@ -101,58 +101,57 @@ impl UpstreamFailure {
     }
 }
 
-/// Why the model's side gave no answer, or not all of it.
+/// Reason why an upstream gave no response or an incomplete one.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamFailure {
-    /// No connection could be made.
+    /// No connection could be established.
     #[error("cannot reach the upstream `{upstream}`")]
     Unreachable {
-        /// Its name.
+        /// Name of the upstream.
         upstream: String,
-        /// What the system said.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
-    /// The upstream speaks another API, and we cannot put the call into its words.
-    #[error("the upstream `{upstream}` does not take this kind of request")]
+    /// The upstream has another API and there is no translation.
+    #[error("the upstream `{upstream}` does not support `{endpoint:?}` requests")]
     Unsupported {
-        /// Its name.
+        /// Name of the upstream.
         upstream: String,
+        /// The endpoint that was called.
+        endpoint: ModelEndpoint,
     },
-    /// The request cannot be put into the upstream's words.
-    #[error("the request cannot be translated for its upstream: {0}")]
+    /// The request cannot be translated to the upstream's API.
+    #[error("cannot translate the request to the API of the upstream: {0}")]
     Untranslatable(String),
-    /// The request cannot be made ready for the upstream, so it never left.
-    #[error("the request cannot be sent: {0}")]
+    /// The request cannot be prepared for the upstream and was not sent.
+    #[error("cannot send the request: {0}")]
     Unsendable(String),
-    /// A recording holds no answer to this request.
+    /// The recording has no answer to this request.
     #[error("{0}")]
     NotRecorded(String),
-    /// Nothing came for too long.
-    #[error("the upstream was silent for {0} seconds")]
+    /// The upstream sent nothing for this many seconds.
+    #[error("timeout: the upstream sent nothing for {0} seconds")]
     Silent(u64),
-    /// The connection ended before the answer did.
-    #[error("the upstream's answer was cut before its end")]
+    /// The connection ended before the response was complete.
+    #[error("the connection to the upstream closed before the response was complete")]
     Cut,
-    /// What came is no answer.
-    #[error("the upstream's answer makes no sense: {0}")]
-    Garbage(String),
-    /// The answer is compressed in a way nobody asked for.
-    #[error("the upstream's answer is encoded with `{0}`, which it was not asked for and which cannot be read here")]
-    Encoded(String),
-    /// The answer, or one event of it, is longer than we take.
-    #[error("the upstream's answer is longer than {limit} bytes")]
+    /// The response is invalid.
+    #[error("invalid response from the upstream: {0}")]
+    InvalidResponse(String),
+    /// The response has a content encoding that was not requested and is not supported.
+    #[error("the upstream's response has the unsupported content encoding `{0}`")]
+    UnsupportedEncoding(String),
+    /// The response, or one event of it, exceeds the limit.
+    #[error("the upstream's response is longer than {limit} bytes")]
     TooLong {
-        /// What we take.
+        /// The limit.
         limit: usize,
     },
-    /// The model said mid-way that it failed.
-    #[error("the upstream failed in mid-answer: {0}")]
-    Reported(String),
-    /// The session ended while the answer was on its way.
-    #[error("the session ended before the answer did")]
+    /// The session ended during the response.
+    #[error("the session ended before the response was complete")]
     SessionEnded,
-    /// The client left and the rest took too long to read.
-    #[error("the client left and the rest of the answer was given up")]
+    /// The client disconnected and the rest of the response took too long.
+    #[error("the client disconnected and the rest of the response did not arrive in time")]
     Abandoned,
 }

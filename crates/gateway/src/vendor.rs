@@ -1,7 +1,7 @@
-//! Upstreams over HTTP: the vendors themselves, and whoever speaks like them.
+//! Upstreams over HTTP: model vendors and compatible servers.
 //!
-//! What leaves is what came: path, query, headers that may leave, and the body byte for byte, but for the
-//! model's name where it is an alias. The key goes into one header and nowhere else.
+//! Path, query, allowed headers and body are forwarded unchanged. Exceptions are the model name if it is an alias, the
+//! request for usage in chat streams, and translated calls. The key is sent in one header and appears nowhere else.
 
 mod config;
 
@@ -20,13 +20,13 @@ use secret::{Redactor, Secret};
 use crate::{
     coding::Coding,
     endpoint::ModelEndpoint,
+    http_client::{HttpClient, HttpResponse, RequestHead, ServerConnector, ServerOrigin},
     splice,
     translate::{Translation, estimate_tokens},
     upstream::{ResponseStream, Upstream, UpstreamFailure, UpstreamRequest, UpstreamResponse},
-    wire::{Answer, Client, Connector, Origin, RequestHead},
 };
 
-pub use config::{VendorConfig, VendorError, VendorKind, roots_in};
+pub use config::{VendorConfig, VendorError, VendorKind, parse_certificates};
 
 /// An upstream over HTTP.
 pub struct VendorUpstream {
@@ -34,55 +34,56 @@ pub struct VendorUpstream {
     host: String,
     base_path: String,
     credentials: HeaderMap,
-    cover: Option<Cover>,
-    client: Client,
+    key_redaction: Option<KeyRedaction>,
+    client: HttpClient,
 }
 
 impl VendorUpstream {
-    /// Sets an upstream up; nothing is connected before the first call.
+    /// Creates an upstream; connects at the first call. Fails if the address, key or certificates are invalid.
     pub fn new(config: VendorConfig) -> Result<Self, VendorError> {
         let address: Uri = config.base_url.parse().map_err(|_| VendorError::Address(config.base_url.clone()))?;
-        let origin = Origin::of(&address).ok_or_else(|| VendorError::Address(config.base_url.clone()))?;
+        let origin = ServerOrigin::from_uri(&address).ok_or_else(|| VendorError::Address(config.base_url.clone()))?;
         let tls = |source| VendorError::Tls { name: config.name.clone(), source };
-        let connector = Connector::new(origin, &config.extra_roots).map_err(tls)?;
+        let connector = ServerConnector::new(origin, &config.extra_roots).map_err(tls)?;
         Ok(Self {
             host: connector.origin().authority(),
             base_path: address.path().trim_end_matches('/').to_owned(),
-            credentials: credentials(&config)?,
-            cover: config.key.as_ref().and_then(Cover::over),
-            client: Client::new(config.name.clone(), connector, config.timeouts, config.retries),
+            credentials: credential_headers(&config)?,
+            key_redaction: config.key.as_ref().and_then(KeyRedaction::new),
+            client: HttpClient::new(config.name.clone(), connector, config.timeouts, config.retries),
             config,
         })
     }
 
     async fn call(&self, mut request: UpstreamRequest) -> Result<UpstreamResponse, UpstreamFailure> {
         self.rename_model(&mut request)?;
-        if self.config.kind.takes(request.endpoint) {
+        if self.config.kind.accepts(request.endpoint) {
             return self.exchange(&mut request).await;
         }
         if request.endpoint == ModelEndpoint::CountTokens {
-            return Ok(counted(request.body.len()));
+            return Ok(estimated_count_response(request.body.len()));
         }
-        let unsupported = || UpstreamFailure::Unsupported { upstream: self.config.name.clone() };
+        let endpoint = request.endpoint;
+        let unsupported = || UpstreamFailure::Unsupported { upstream: self.config.name.clone(), endpoint };
         let translation = Translation::between(request.endpoint, self.config.kind).ok_or_else(unsupported)?;
-        let asked = translation.request(self.config.kind, &mut request)?;
-        asked.answer(self.exchange(&mut request).await?).await
+        let response_translation = translation.translate_request(self.config.kind, &mut request)?;
+        response_translation.translate_response(self.exchange(&mut request).await?).await
     }
 
-    /// Sends a request in the upstream's own words.
+    /// Sends a request that is already in the upstream's API.
     async fn exchange(&self, request: &mut UpstreamRequest) -> Result<UpstreamResponse, UpstreamFailure> {
-        let hide_usage = ask_for_usage(request)?;
+        let hide_usage = request_usage(request)?;
         self.add_headers(request)?;
-        let path_and_query = join(&self.base_path, &request.path_and_query);
+        let path_and_query = join_path(&self.base_path, &request.path_and_query);
         let head = RequestHead {
             method: &request.method,
             path_and_query: &path_and_query,
             host: &self.host,
             headers: &request.headers,
         };
-        let Answer { status, mut headers, frames } = self.client.send(head, &request.body).await?;
-        let frames = unpack(status, &mut headers, frames)?;
-        let (headers, frames) = self.cover(headers, frames);
+        let HttpResponse { status, mut headers, frames } = self.client.send(head, &request.body).await?;
+        let frames = decode_frames(status, &mut headers, frames)?;
+        let (headers, frames) = self.redact_key(headers, frames);
         Ok(UpstreamResponse { status, headers, frames, hide_usage: hide_usage && status.is_success() })
     }
 
@@ -94,7 +95,7 @@ impl VendorUpstream {
         if request.endpoint.is_gemini() {
             request.path_and_query = request.path_and_query.replacen(&request.model, &model, 1);
         } else {
-            request.body = splice::replace_model(&request.body, &model).map_err(not_json)?;
+            request.body = splice::replace_model(&request.body, &model).map_err(unsendable)?;
         }
         request.model = model;
         Ok(())
@@ -104,7 +105,7 @@ impl VendorUpstream {
         for (name, value) in &self.credentials {
             request.headers.insert(name.clone(), value.clone());
         }
-        // To say nothing would mean that any coding is welcome.
+        // Without this header the upstream may use any encoding.
         request.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         if self.config.kind == VendorKind::Litellm {
             let metadata = json!({
@@ -114,68 +115,69 @@ impl VendorUpstream {
                 "session_id": request.session.as_str(),
                 "user_id": request.user,
             });
-            let invalid =
-                |_| UpstreamFailure::Unsendable("the name of its account cannot stand in a header".to_owned());
-            let account = HeaderValue::try_from(&*request.account).map_err(invalid)?;
-            let metadata = HeaderValue::try_from(metadata.to_string()).map_err(invalid)?;
+            let account = header_value("account", &request.account)?;
+            let metadata = header_value("metadata", &metadata.to_string())?;
             request.headers.insert("x-litellm-end-user-id", account);
             request.headers.insert("x-litellm-spend-logs-metadata", metadata);
         }
         Ok(())
     }
 
-    /// The answer with the key covered, should the server repeat it.
-    fn cover(&self, mut headers: HeaderMap, frames: ResponseStream) -> (HeaderMap, ResponseStream) {
-        let Some(Cover { veil, lowered }) = &self.cover else { return (headers, frames) };
-        let in_name = |name: &HeaderName| name.as_str().len() >= lowered.len() && name.as_str().contains(lowered);
-        let repeats = |name: &HeaderName, value: &HeaderValue| veil.finds_secret(value.as_bytes()) || in_name(name);
-        let telling: Vec<HeaderName> =
+    /// Removes the key from a response, in case the server repeats it.
+    fn redact_key(&self, mut headers: HeaderMap, frames: ResponseStream) -> (HeaderMap, ResponseStream) {
+        let Some(KeyRedaction { redactor, lowercase_key }) = &self.key_redaction else {
+            return (headers, frames);
+        };
+        let in_name =
+            |name: &HeaderName| name.as_str().len() >= lowercase_key.len() && name.as_str().contains(lowercase_key);
+        let repeats = |name: &HeaderName, value: &HeaderValue| redactor.covers(value.as_bytes()) || in_name(name);
+        let revealing: Vec<HeaderName> =
             headers.iter().filter(|(name, value)| repeats(name, value)).map(|(name, _)| name.clone()).collect();
-        for name in telling {
+        for name in revealing {
             headers.remove(name);
         }
-        (headers, Box::pin(Covered { frames, veil: veil.clone(), over: false }))
+        (headers, Box::pin(RedactedStream { frames, redactor: redactor.clone(), ended: false }))
     }
 }
 
-/// What keeps the key out of answers.
-struct Cover {
-    veil: Redactor,
-    /// The key in lower case, as it would stand in the name of a header.
-    lowered: String,
+/// Redacts the upstream's key in responses.
+struct KeyRedaction {
+    redactor: Redactor,
+    /// The key in lower case, as it would appear in a header name.
+    lowercase_key: String,
 }
 
-impl Cover {
-    fn over(key: &Secret) -> Option<Self> {
-        Some(Self { veil: Redactor::new(key)?, lowered: key.expose().to_ascii_lowercase() })
+impl KeyRedaction {
+    fn new(key: &Secret) -> Option<Self> {
+        Some(Self { redactor: Redactor::over(key)?, lowercase_key: key.expose().to_ascii_lowercase() })
     }
 }
 
-/// The bytes of an answer behind a veil.
-struct Covered {
+/// A response body in which the key is redacted.
+struct RedactedStream {
     frames: ResponseStream,
-    veil: Redactor,
-    over: bool,
+    redactor: Redactor,
+    ended: bool,
 }
 
-impl Stream for Covered {
+impl Stream for RedactedStream {
     type Item = Result<Bytes, UpstreamFailure>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        while !this.over {
+        while !this.ended {
             match ready!(this.frames.as_mut().poll_next(context)) {
-                Some(Ok(bytes)) => match this.veil.redact(bytes) {
+                Some(Ok(bytes)) => match this.redactor.pass(bytes) {
                     bytes if bytes.is_empty() => {}
                     bytes => return Poll::Ready(Some(Ok(bytes))),
                 },
                 Some(Err(failure)) => {
-                    this.over = true;
+                    this.ended = true;
                     return Poll::Ready(Some(Err(failure)));
                 }
                 None => {
-                    this.over = true;
-                    return Poll::Ready(Some(this.veil.finish()).filter(|rest| !rest.is_empty()).map(Ok));
+                    this.ended = true;
+                    return Poll::Ready(Some(this.redactor.finish()).filter(|rest| !rest.is_empty()).map(Ok));
                 }
             }
         }
@@ -193,7 +195,7 @@ impl Upstream for VendorUpstream {
     }
 
     fn vendor(&self) -> Option<&'static str> {
-        // One model that answers for every name is the only one there is.
+        // With a fixed model, the upstream has no other models of its vendor.
         if self.config.model.is_some() { None } else { self.config.kind.vendor() }
     }
 
@@ -207,7 +209,7 @@ impl Upstream for VendorUpstream {
     }
 }
 
-fn credentials(config: &VendorConfig) -> Result<HeaderMap, VendorError> {
+fn credential_headers(config: &VendorConfig) -> Result<HeaderMap, VendorError> {
     let mut headers = HeaderMap::new();
     let Some(key) = &config.key else { return Ok(headers) };
     let (name, text) = match config.kind {
@@ -223,19 +225,19 @@ fn credentials(config: &VendorConfig) -> Result<HeaderMap, VendorError> {
     Ok(headers)
 }
 
-/// Asks for the usage of a chat stream where the client did not; says whether it must be hidden again.
-fn ask_for_usage(request: &mut UpstreamRequest) -> Result<bool, UpstreamFailure> {
+/// Requests usage in a chat stream if the client did not; returns whether the usage must be hidden from the client.
+fn request_usage(request: &mut UpstreamRequest) -> Result<bool, UpstreamFailure> {
     if request.endpoint != ModelEndpoint::ChatCompletions || !request.stream {
         return Ok(false);
     }
-    let asked: Option<Bytes> = splice::ask_for_usage(&request.body).map_err(not_json)?;
-    let hide = asked.is_some();
-    request.body = asked.unwrap_or_else(|| request.body.clone());
+    let changed: Option<Bytes> = splice::ask_for_usage(&request.body).map_err(unsendable)?;
+    let hide = changed.is_some();
+    request.body = changed.unwrap_or_else(|| request.body.clone());
     Ok(hide)
 }
 
-/// The body in plain bytes, however it came; the headers say so from then on.
-fn unpack(
+/// Decompresses the body and removes the headers about its encoding; fails on an unsupported encoding.
+fn decode_frames(
     status: StatusCode,
     headers: &mut HeaderMap,
     frames: ResponseStream,
@@ -246,19 +248,19 @@ fn unpack(
             headers.remove(header::CONTENT_LENGTH);
             coding.unpack_frames(frames)
         }
-        Err(coding) if status.is_success() => return Err(UpstreamFailure::Encoded(coding)),
-        // A refusal costs nothing, also where nobody can read why: its status must stay known.
+        Err(coding) if status.is_success() => return Err(UpstreamFailure::UnsupportedEncoding(coding)),
+        // An error response costs nothing, even if its body cannot be decoded, so its status must be kept.
         Err(coding) => {
             headers.remove(header::CONTENT_LENGTH);
-            Box::pin(stream::once(async { Err(UpstreamFailure::Encoded(coding)) }))
+            Box::pin(stream::once(async { Err(UpstreamFailure::UnsupportedEncoding(coding)) }))
         }
     };
     headers.remove(header::CONTENT_ENCODING);
     Ok(frames)
 }
 
-/// A count of tokens for a client whose upstream cannot count: our own estimate.
-fn counted(bytes: usize) -> UpstreamResponse {
+/// Returns an estimated token count, for upstreams that cannot count tokens.
+fn estimated_count_response(bytes: usize) -> UpstreamResponse {
     let body = Bytes::from(json!({"input_tokens": estimate_tokens(bytes)}).to_string());
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -266,15 +268,23 @@ fn counted(bytes: usize) -> UpstreamResponse {
     UpstreamResponse { status: StatusCode::OK, headers, frames, hide_usage: false }
 }
 
-/// A base path and the path of a request; a segment that ends the one and begins the other stands once.
-fn join(base: &str, path_and_query: &str) -> String {
+/// Joins a base path and a request path; a segment at the end of one and the start of the other appears once.
+fn join_path(base: &str, path_and_query: &str) -> String {
     let first = path_and_query.trim_start_matches('/').split('/').next().unwrap_or_default();
     let base = base.strip_suffix(first).and_then(|base| base.strip_suffix('/')).unwrap_or(base);
     format!("{base}{path_and_query}")
 }
 
-fn not_json(error: serde_json::Error) -> UpstreamFailure {
-    UpstreamFailure::Unsendable(format!("it cannot be changed for its upstream: {error}"))
+/// Returns `text` as a header value; fails if it contains characters that headers cannot hold.
+fn header_value(name: &str, text: &str) -> Result<HeaderValue, UpstreamFailure> {
+    HeaderValue::try_from(text).map_err(|_| {
+        let text = text.escape_debug();
+        UpstreamFailure::Unsendable(format!("the {name} `{text}` is not a valid HTTP header value"))
+    })
+}
+
+fn unsendable(error: serde_json::Error) -> UpstreamFailure {
+    UpstreamFailure::Unsendable(format!("the body cannot be adapted to the upstream: {error}"))
 }
 
 #[cfg(test)]
@@ -282,16 +292,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_stands_once_in_a_path() {
-        assert_eq!(join("", "/v1/messages?beta=true"), "/v1/messages?beta=true");
-        assert_eq!(join("/v1", "/v1/chat/completions"), "/v1/chat/completions");
-        assert_eq!(join("/proxy/v1", "/v1/responses"), "/proxy/v1/responses");
-        assert_eq!(join("/openai", "/v1/responses"), "/openai/v1/responses");
-        assert_eq!(join("/api-v1", "/v1/responses"), "/api-v1/v1/responses");
+    fn version_segment_is_not_repeated_in_the_path() {
+        assert_eq!(join_path("", "/v1/messages?beta=true"), "/v1/messages?beta=true");
+        assert_eq!(join_path("/v1", "/v1/chat/completions"), "/v1/chat/completions");
+        assert_eq!(join_path("/proxy/v1", "/v1/responses"), "/proxy/v1/responses");
+        assert_eq!(join_path("/openai", "/v1/responses"), "/openai/v1/responses");
+        assert_eq!(join_path("/api-v1", "/v1/responses"), "/api-v1/v1/responses");
     }
 
     #[test]
-    fn an_address_that_is_none_is_refused() {
+    fn invalid_address_is_rejected() {
         for address in ["", "api.example.com", "ftp://example.com", "http://"] {
             let config = VendorConfig::new("v", VendorKind::Anthropic, address);
             assert!(matches!(VendorUpstream::new(config), Err(VendorError::Address(_))), "`{address}` was accepted");

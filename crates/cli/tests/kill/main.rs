@@ -8,7 +8,7 @@ mod books;
 mod dice;
 mod host;
 mod load;
-#[path = "../../../gateway/tests/boundary/vendor.rs"]
+#[path = "../../../gateway/tests/support/stub_vendor.rs"]
 #[allow(dead_code, reason = "another test uses the rest")]
 mod vendor;
 
@@ -25,7 +25,7 @@ use tokio::{io::AsyncWriteExt, sync::watch, task::JoinSet};
 use books::Tally;
 use dice::Dice;
 use host::Place;
-use vendor::{Pipe, Received, StubVendor, chunked, whole};
+use vendor::{Connection, ReceivedRequest, StubVendor, http_event_stream, http_response};
 
 /// How often the gateway is killed; each data directory sees its share.
 const ROUNDS: usize = 100;
@@ -79,7 +79,7 @@ async fn kill_again_and_again(dice: &Dice, durability: &str) -> Tally {
 
 /// A vendor that takes a moment, answers as it was asked, and remembers.
 async fn vendor(served: Served, moments: watch::Sender<u64>, dice: Dice) -> StubVendor {
-    StubVendor::playing(move |request, mut pipe: Box<dyn Pipe>| {
+    StubVendor::with_handler(move |request, mut pipe: Box<dyn Connection>| {
         let (served, moments, dice) = (served.clone(), moments.clone(), dice.clone());
         async move {
             let moment = || moments.send_modify(|moment| *moment += 1);
@@ -101,7 +101,7 @@ async fn vendor(served: Served, moments: watch::Sender<u64>, dice: Dice) -> Stub
     .await
 }
 
-fn call_of(request: &Received) -> CallId {
+fn call_of(request: &ReceivedRequest) -> CallId {
     let metadata = request.header("x-litellm-spend-logs-metadata").unwrap();
     let metadata: Value = serde_json::from_str(metadata).unwrap();
     CallId::new(metadata["call_id"].as_str().unwrap()).unwrap()
@@ -111,7 +111,7 @@ fn answer(call: &CallId, (input, output): (u64, u64), stream: bool) -> String {
     if !stream {
         let message = json!({"id": call, "type": "message", "role": "assistant", "model": "m", "content": [],
             "stop_reason": "end_turn", "usage": {"input_tokens": input, "output_tokens": output}});
-        return whole("200 OK", "application/json", &message.to_string());
+        return http_response("200 OK", "application/json", &message.to_string());
     }
     let usage = json!({"input_tokens": input, "output_tokens": 1});
     let start =
@@ -120,5 +120,5 @@ fn answer(call: &CallId, (input, output): (u64, u64), stream: bool) -> String {
         json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": output}});
     let event = |name: &str, data: &Value| format!("event: {name}\ndata: {data}\n\n");
     let stop = event("message_stop", &json!({"type": "message_stop"}));
-    chunked(&[&event("message_start", &start), &event("message_delta", &end), &stop])
+    http_event_stream(&[&event("message_start", &start), &event("message_delta", &end), &stop])
 }

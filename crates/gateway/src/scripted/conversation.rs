@@ -1,34 +1,36 @@
-//! What a script can see of a request: its texts, and how far the conversation has come.
+//! The view that a script has of a request: its texts, turn and step.
+//!
+//! A submodule per API extracts the texts. Their request types hold only the fields with text; `translate` has the
+//! complete ones.
 
 mod chat;
-mod contents;
+mod gemini;
 mod messages;
-mod notes;
+mod reminders;
 mod responses;
 
 use crate::{endpoint::ModelEndpoint, upstream::UpstreamRequest};
 
-/// A request, as a script sees it.
+/// A request as the conditions of a script see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Conversation {
     pub(super) model: String,
-    /// The last thing a person said.
+    /// The last user message, without the reminders that agents add.
     pub(super) prompt: String,
-    /// Everything anybody said, tools included.
+    /// All texts except system prompts, one per line; tool calls and results included.
     pub(super) text: String,
-    /// What the tools just gave back, if they were last to speak.
+    /// The tool results at the end of the conversation, if it ends with any.
     pub(super) tool_result: Option<String>,
-    /// How many prompts there were.
+    /// Number of prompts so far.
     pub(super) turn: u64,
-    /// Which answer to the last prompt this will be, from 1.
+    /// Number of this answer to the last prompt, from 1.
     pub(super) step: u64,
-    /// Characters the model has to read.
+    /// Characters of the whole input, system prompts included.
     pub(super) input_chars: usize,
-    /// Who spoke last.
-    last: Option<Speaker>,
+    last_speaker: Option<Speaker>,
 }
 
-/// Who said one piece of a conversation.
+/// The author of a text in a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     Person,
@@ -38,27 +40,27 @@ pub(super) enum Speaker {
 }
 
 impl Conversation {
-    /// Reads a request, in whichever API's words.
+    /// Reads the request body in the format of its API; fails if the body is not valid JSON of that API.
     pub(super) fn read(request: &UpstreamRequest) -> Result<Self, serde_json::Error> {
-        let said = match request.endpoint {
-            ModelEndpoint::Messages | ModelEndpoint::CountTokens => messages::read(&request.body),
-            ModelEndpoint::ChatCompletions => chat::read(&request.body),
-            ModelEndpoint::Responses => responses::read(&request.body),
-            ModelEndpoint::GenerateContent | ModelEndpoint::StreamGenerateContent => contents::read(&request.body),
+        let texts = match request.endpoint {
+            ModelEndpoint::Messages | ModelEndpoint::CountTokens => messages::read_texts(&request.body),
+            ModelEndpoint::ChatCompletions => chat::read_texts(&request.body),
+            ModelEndpoint::Responses => responses::read_texts(&request.body),
+            ModelEndpoint::GenerateContent | ModelEndpoint::StreamGenerateContent => gemini::read_texts(&request.body),
         };
-        Ok(Self::of(request.model.clone(), said?))
+        Ok(Self::from_texts(request.model.clone(), texts?))
     }
 
-    /// Puts a conversation together from who said what, in order.
-    fn of(model: String, said: impl IntoIterator<Item = (Speaker, String)>) -> Self {
+    /// Builds a conversation from its texts in order.
+    fn from_texts(model: String, texts: impl IntoIterator<Item = (Speaker, String)>) -> Self {
         let mut conversation = Self { model, step: 1, ..Self::default() };
-        for (speaker, text) in said {
-            conversation.hear(speaker, text);
+        for (speaker, text) in texts {
+            conversation.add_text(speaker, text);
         }
         conversation
     }
 
-    fn hear(&mut self, speaker: Speaker, text: String) {
+    fn add_text(&mut self, speaker: Speaker, text: String) {
         self.input_chars += text.chars().count();
         if speaker != Speaker::System {
             if !self.text.is_empty() {
@@ -66,21 +68,21 @@ impl Conversation {
             }
             self.text.push_str(&text);
         }
-        // Some APIs cut what one speaker says into several pieces.
-        let goes_on = self.last == Some(speaker);
+        // Some APIs split one message into several items.
+        let continues = self.last_speaker == Some(speaker);
         match speaker {
             Speaker::Person => {
-                self.turn += u64::from(!goes_on);
+                self.turn += u64::from(!continues);
                 self.step = 1;
                 self.tool_result = None;
-                let words = notes::without(&text);
-                // Notes alone say nothing, unless nothing else was said.
-                if !words.is_empty() || !goes_on {
-                    self.prompt = if words.is_empty() { text } else { words.to_owned() };
+                let stripped = reminders::strip_reminders(&text);
+                // A text with nothing but reminders is a prompt only if no other text precedes it.
+                if !stripped.is_empty() || !continues {
+                    self.prompt = if stripped.is_empty() { text } else { stripped.to_owned() };
                 }
             }
             Speaker::Model => {
-                self.step += u64::from(!goes_on);
+                self.step += u64::from(!continues);
                 self.tool_result = None;
             }
             Speaker::Tool => match &mut self.tool_result {
@@ -92,11 +94,11 @@ impl Conversation {
             },
             Speaker::System => return,
         }
-        self.last = Some(speaker);
+        self.last_speaker = Some(speaker);
     }
 }
 
-/// Texts, one a line, without the empty ones.
+/// Joins the non-empty texts with line breaks.
 fn join(texts: impl Iterator<Item = String>) -> String {
     texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
 }
@@ -106,9 +108,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conversation_knows_its_prompt_turn_and_step() {
+    fn prompt_turn_step_and_tool_result_are_derived_from_the_texts() {
         use Speaker::{Model, Person, System, Tool};
-        let said = [
+        let texts = [
             (System, "be good"),
             (Person, "first"),
             (Model, "ok"),
@@ -120,7 +122,8 @@ mod tests {
             (Tool, "one"),
             (Tool, "two"),
         ];
-        let conversation = Conversation::of("m".into(), said.map(|(speaker, text)| (speaker, text.to_owned())));
+        let conversation =
+            Conversation::from_texts("m".into(), texts.map(|(speaker, text)| (speaker, text.to_owned())));
         assert_eq!(conversation.prompt, "second");
         assert_eq!(conversation.tool_result.as_deref(), Some("one\ntwo"));
         assert_eq!((conversation.turn, conversation.step), (2, 2));

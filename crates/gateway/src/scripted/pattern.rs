@@ -1,39 +1,41 @@
-//! Simple patterns on text, and what they capture. No regular expressions: a script is read by people.
+//! Text patterns of script conditions and the texts that they capture.
+//!
+//! Regular expressions are not supported, so that scripts stay easy to read.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::template::{self, Piece};
+use super::template::{self, TemplatePiece};
 
-/// Texts by name, for the answer.
+/// Captured texts by name, for use in the answer.
 pub(super) type Captures = BTreeMap<String, String>;
 
-/// What a text must look like.
+/// A pattern that a text must match.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Pattern {
+pub(super) enum TextPattern {
     Equals(String),
     /// Captures `rest`.
     Prefix(String),
     /// Captures `before` and `after`.
     Contains(String),
-    /// Literal text with `${name}` holes, each as short as it can be; the last one takes the rest.
+    /// Literal text with `${name}` placeholders. Each captures as little as possible; a final one captures the rest.
     Like(String),
 }
 
-impl Pattern {
-    /// What it captures.
-    pub(super) fn names(&self) -> Vec<String> {
+impl TextPattern {
+    /// Returns the names that the pattern captures.
+    pub(super) fn capture_names(&self) -> Vec<String> {
         match self {
             Self::Equals(_) => Vec::new(),
             Self::Prefix(_) => vec!["rest".to_owned()],
             Self::Contains(_) => vec!["before".to_owned(), "after".to_owned()],
-            Self::Like(text) => template::names(text).map(str::to_owned).collect(),
+            Self::Like(text) => template::placeholder_names(text).map(str::to_owned).collect(),
         }
     }
 
-    /// Whether `text` fits; puts what it captured into `captures`.
+    /// Returns whether `text` matches, and adds the captured texts to `captures`.
     pub(super) fn matches(&self, text: &str, captures: &mut Captures) -> bool {
         match self {
             Self::Equals(wanted) => text == wanted,
@@ -45,27 +47,27 @@ impl Pattern {
                 captures.insert("after".to_owned(), after.to_owned());
                 true
             }),
-            Self::Like(pattern) => fill(pattern, text, captures).is_some(),
+            Self::Like(pattern) => match_template(pattern, text, captures).is_some(),
         }
     }
 }
 
-/// Fills the holes of `pattern` from `text`, or nothing if it does not fit.
-fn fill(pattern: &str, text: &str, captures: &mut Captures) -> Option<()> {
+/// Captures the placeholders of `pattern` from `text`; `None` if the text does not match.
+fn match_template(pattern: &str, text: &str, captures: &mut Captures) -> Option<()> {
     let mut rest = text;
-    let mut hole: Option<&str> = None;
-    for piece in template::pieces(pattern) {
-        match (piece, hole.take()) {
-            (Piece::Name(name), _) => hole = Some(name),
-            (Piece::Literal(literal), None) => rest = rest.strip_prefix(literal)?,
-            (Piece::Literal(literal), Some(name)) => {
-                let (held, after) = rest.split_once(literal)?;
-                captures.insert(name.to_owned(), held.to_owned());
+    let mut placeholder: Option<&str> = None;
+    for piece in template::split(pattern) {
+        match (piece, placeholder.take()) {
+            (TemplatePiece::Name(name), _) => placeholder = Some(name),
+            (TemplatePiece::Literal(literal), None) => rest = rest.strip_prefix(literal)?,
+            (TemplatePiece::Literal(literal), Some(name)) => {
+                let (value, after) = rest.split_once(literal)?;
+                captures.insert(name.to_owned(), value.to_owned());
                 rest = after;
             }
         }
     }
-    match hole {
+    match placeholder {
         Some(name) => {
             captures.insert(name.to_owned(), rest.to_owned());
             Some(())
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(pattern: Pattern, text: &str, expected: Option<&[(&str, &str)]>) {
+    fn check(pattern: TextPattern, text: &str, expected: Option<&[(&str, &str)]>) {
         let mut captures = Captures::new();
         let matched = pattern.matches(text, &mut captures);
         let expected_captures = expected.map(|pairs| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect());
@@ -87,20 +89,24 @@ mod tests {
     }
 
     #[test]
-    fn each_pattern_captures_what_it_left_open() {
-        check(Pattern::Equals("hi".into()), "hi", Some(&[]));
-        check(Pattern::Equals("hi".into()), "hi!", None);
-        check(Pattern::Prefix("run ".into()), "run ls -l", Some(&[("rest", "ls -l")]));
-        check(Pattern::Prefix("run ".into()), "please run ls", None);
-        check(Pattern::Contains(" to ".into()), "move a to b to c", Some(&[("before", "move a"), ("after", "b to c")]));
+    fn each_pattern_captures_the_text_around_its_literal() {
+        check(TextPattern::Equals("hi".into()), "hi", Some(&[]));
+        check(TextPattern::Equals("hi".into()), "hi!", None);
+        check(TextPattern::Prefix("run ".into()), "run ls -l", Some(&[("rest", "ls -l")]));
+        check(TextPattern::Prefix("run ".into()), "please run ls", None);
+        check(
+            TextPattern::Contains(" to ".into()),
+            "move a to b to c",
+            Some(&[("before", "move a"), ("after", "b to c")]),
+        );
     }
 
     #[test]
-    fn a_like_pattern_fills_its_holes_in_order() {
-        let like = || Pattern::Like("write ${path}: ${content}".into());
+    fn like_pattern_captures_its_placeholders_in_order() {
+        let like = || TextPattern::Like("write ${path}: ${content}".into());
         check(like(), "write a.txt: one: two", Some(&[("path", "a.txt"), ("content", "one: two")]));
         check(like(), "write a.txt", None);
-        check(Pattern::Like("say ${what}!".into()), "say hi!", Some(&[("what", "hi")]));
-        check(Pattern::Like("say ${what}!".into()), "say hi! now", None);
+        check(TextPattern::Like("say ${text}!".into()), "say hi!", Some(&[("text", "hi")]));
+        check(TextPattern::Like("say ${text}!".into()), "say hi! now", None);
     }
 }

@@ -1,4 +1,4 @@
-//! An answer of a script with every hole filled, before it takes the shape of an API.
+//! The answer of a script rule with every placeholder filled in, independent of the API.
 
 use std::time::Duration;
 
@@ -8,60 +8,64 @@ use serde_json::{Map, Value};
 
 use super::{
     conversation::Conversation,
-    document::{Failure, Pace, Part, Rule, StopReason, Tokens},
     pattern::Captures,
+    script::{AnswerPart, ScriptRule, ScriptedError, ScriptedStopReason, ScriptedUsage, StreamPace},
     template,
 };
 
-/// Characters a token stands for, where the script gives no counts.
-const CHARS_A_TOKEN: usize = 4;
+/// Characters per token, for replies without `usage` in the script.
+const CHARS_PER_TOKEN: usize = 4;
 
-/// What is answered.
+/// A reply to one request.
 #[derive(Debug, Clone)]
-pub(super) struct Reply {
-    /// The same for the same request: what is played twice is the same twice.
+pub(super) struct ScriptedReply {
+    /// Derived from the request body, so that equal requests get equal replies.
     pub(super) id: String,
     pub(super) model: String,
-    pub(super) parts: Vec<Spoken>,
-    pub(super) stop_reason: StopReason,
+    pub(super) parts: Vec<ReplyPart>,
+    pub(super) stop_reason: ScriptedStopReason,
     pub(super) usage: Usage,
-    pub(super) pace: Pace,
+    pub(super) pace: StreamPace,
 }
 
-/// One piece of an answer.
+/// One part of a reply.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Spoken {
+pub(super) enum ReplyPart {
     Text(String),
     Thinking(String),
     Tool { id: String, name: String, input: Map<String, Value> },
     Wait(Duration),
     Raw(String),
-    Fail(Failure),
+    Fail(ScriptedError),
     Cut,
     Hang,
 }
 
-impl Reply {
-    /// What `rule` answers with `parts`.
+impl ScriptedReply {
+    /// Fills in `parts`, the answer of `rule`.
     pub(super) fn new(
-        rule: &Rule,
-        parts: &[Part],
+        rule: &ScriptRule,
+        parts: &[AnswerPart],
         conversation: &Conversation,
         captures: &Captures,
         body: &[u8],
     ) -> Self {
         let id = encode_hex(&Digest::of(body).to_bytes()[..12]);
-        let parts: Vec<Spoken> =
-            parts.iter().enumerate().map(|(index, part)| speak(part, captures, &id, index)).collect();
-        let has_tool = parts.iter().any(|part| matches!(part, Spoken::Tool { .. }));
-        let stop_reason = rule.stop_reason.unwrap_or(if has_tool { StopReason::ToolUse } else { StopReason::EndTurn });
-        let usage = rule.usage.map_or_else(|| count(conversation, &parts), Usage::from);
+        let parts: Vec<ReplyPart> =
+            parts.iter().enumerate().map(|(index, part)| fill_part(part, captures, &id, index)).collect();
+        let has_tool = parts.iter().any(|part| matches!(part, ReplyPart::Tool { .. }));
+        let stop_reason = rule.stop_reason.unwrap_or(if has_tool {
+            ScriptedStopReason::ToolUse
+        } else {
+            ScriptedStopReason::EndTurn
+        });
+        let usage = rule.usage.map_or_else(|| estimate_usage(conversation, &parts), Usage::from);
         Self { id, model: conversation.model.clone(), parts, stop_reason, usage, pace: rule.pace }
     }
 }
 
-impl From<Tokens> for Usage {
-    fn from(tokens: Tokens) -> Self {
+impl From<ScriptedUsage> for Usage {
+    fn from(tokens: ScriptedUsage) -> Self {
         Self {
             input_tokens: tokens.input,
             output_tokens: tokens.output,
@@ -72,36 +76,36 @@ impl From<Tokens> for Usage {
     }
 }
 
-/// Tokens of the prompt, where the script gives no count.
-pub(super) fn count_input(conversation: &Conversation) -> u64 {
-    conversation.input_chars.div_ceil(CHARS_A_TOKEN).max(1) as u64
+/// Returns the estimated input tokens of a conversation.
+pub(super) fn estimate_input_tokens(conversation: &Conversation) -> u64 {
+    conversation.input_chars.div_ceil(CHARS_PER_TOKEN).max(1) as u64
 }
 
-fn count(conversation: &Conversation, parts: &[Spoken]) -> Usage {
-    let written: usize = parts
+fn estimate_usage(conversation: &Conversation, parts: &[ReplyPart]) -> Usage {
+    let output_chars: usize = parts
         .iter()
         .map(|part| match part {
-            Spoken::Text(text) | Spoken::Thinking(text) | Spoken::Raw(text) => text.chars().count(),
-            Spoken::Tool { name, input, .. } => {
+            ReplyPart::Text(text) | ReplyPart::Thinking(text) | ReplyPart::Raw(text) => text.chars().count(),
+            ReplyPart::Tool { name, input, .. } => {
                 name.chars().count() + Value::Object(input.clone()).to_string().chars().count()
             }
-            Spoken::Wait(_) | Spoken::Fail(_) | Spoken::Cut | Spoken::Hang => 0,
+            ReplyPart::Wait(_) | ReplyPart::Fail(_) | ReplyPart::Cut | ReplyPart::Hang => 0,
         })
         .sum();
     Usage {
-        input_tokens: count_input(conversation),
-        output_tokens: written.div_ceil(CHARS_A_TOKEN).max(1) as u64,
+        input_tokens: estimate_input_tokens(conversation),
+        output_tokens: output_chars.div_ceil(CHARS_PER_TOKEN).max(1) as u64,
         ..Usage::default()
     }
 }
 
-fn speak(part: &Part, captures: &Captures, id: &str, index: usize) -> Spoken {
+fn fill_part(part: &AnswerPart, captures: &Captures, id: &str, index: usize) -> ReplyPart {
     let fill = |text: &str| template::fill(text, captures);
     match part {
-        Part::Text(text) => Spoken::Text(fill(text)),
-        Part::Thinking(text) => Spoken::Thinking(fill(text)),
-        Part::Raw(text) => Spoken::Raw(fill(text)),
-        Part::Tool(call) => Spoken::Tool {
+        AnswerPart::Text(text) => ReplyPart::Text(fill(text)),
+        AnswerPart::Thinking(text) => ReplyPart::Thinking(fill(text)),
+        AnswerPart::Raw(text) => ReplyPart::Raw(fill(text)),
+        AnswerPart::Tool(call) => ReplyPart::Tool {
             id: format!("{id}_{index}"),
             name: call.name.clone(),
             input: call
@@ -110,9 +114,11 @@ fn speak(part: &Part, captures: &Captures, id: &str, index: usize) -> Spoken {
                 .map(|(name, value)| (name.clone(), template::fill_value(value, captures)))
                 .collect(),
         },
-        Part::DelayMs(millis) => Spoken::Wait(Duration::from_millis(*millis)),
-        Part::Fail(failure) => Spoken::Fail(Failure { message: fill(&failure.message), ..failure.clone() }),
-        Part::Cut => Spoken::Cut,
-        Part::Hang => Spoken::Hang,
+        AnswerPart::DelayMs(millis) => ReplyPart::Wait(Duration::from_millis(*millis)),
+        AnswerPart::Fail(failure) => {
+            ReplyPart::Fail(ScriptedError { message: fill(&failure.message), ..failure.clone() })
+        }
+        AnswerPart::Cut => ReplyPart::Cut,
+        AnswerPart::Hang => ReplyPart::Hang,
     }
 }

@@ -1,174 +1,174 @@
-//! The words of `OpenAI` chat completions, as far as they can be translated.
+//! JSON types of `OpenAI` chat completions, with the fields that can be translated.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A request.
+/// A chat completions request.
 #[derive(Deserialize)]
-pub(super) struct Request {
+pub(super) struct ChatRequest {
     pub(super) model: String,
-    pub(super) messages: Vec<Message>,
+    pub(super) messages: Vec<ChatMessage>,
     #[serde(default)]
-    pub(super) tools: Vec<Tool>,
+    pub(super) tools: Vec<ChatTool>,
     pub(super) tool_choice: Option<Value>,
     pub(super) parallel_tool_calls: Option<bool>,
     pub(super) max_completion_tokens: Option<u64>,
     pub(super) max_tokens: Option<u64>,
     pub(super) temperature: Option<f64>,
     pub(super) top_p: Option<f64>,
-    pub(super) stop: Option<Stop>,
+    pub(super) stop: Option<ChatStop>,
     #[serde(default)]
     pub(super) stream: Option<bool>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Stop {
+pub(super) enum ChatStop {
     One(String),
     Many(Vec<String>),
 }
 
 #[derive(Deserialize)]
-pub(super) struct Message {
+pub(super) struct ChatMessage {
     #[serde(default)]
     pub(super) role: String,
-    pub(super) content: Option<Content>,
+    pub(super) content: Option<ChatContent>,
     reasoning_content: Option<String>,
-    /// The same under another name; some servers send both.
+    /// The same text under another name; some servers send both.
     reasoning: Option<Value>,
     pub(super) refusal: Option<String>,
     #[serde(default)]
-    pub(super) tool_calls: Option<Vec<ToolCall>>,
+    pub(super) tool_calls: Option<Vec<ChatToolCall>>,
     pub(super) tool_call_id: Option<String>,
 }
 
-impl Message {
-    /// What the model thought, under whichever name.
-    pub(super) fn thoughts(&self) -> Option<&str> {
-        let told = self.reasoning_content.as_deref().or_else(|| self.reasoning.as_ref().and_then(Value::as_str));
-        told.filter(|text| !text.is_empty())
+impl ChatMessage {
+    /// Returns the reasoning text under either name, if it is not empty.
+    pub(super) fn reasoning_text(&self) -> Option<&str> {
+        let text = self.reasoning_content.as_deref().or_else(|| self.reasoning.as_ref().and_then(Value::as_str));
+        text.filter(|text| !text.is_empty())
     }
 }
 
-/// A text, or a list of parts.
+/// Message content: a string or a list of parts.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Content {
+pub(super) enum ChatContent {
     Text(String),
-    Parts(Vec<Part>),
+    Parts(Vec<ChatPart>),
 }
 
-impl Content {
-    /// The content as parts.
-    pub(super) fn into_parts(self) -> Vec<Part> {
+impl ChatContent {
+    /// Returns the content as parts.
+    pub(super) fn into_parts(self) -> Vec<ChatPart> {
         match self {
-            Self::Text(text) => vec![Part::Text { text }],
+            Self::Text(text) => vec![ChatPart::Text { text }],
             Self::Parts(parts) => parts,
         }
     }
 
-    /// The words of the content.
+    /// Returns the text parts joined.
     pub(super) fn into_text(self) -> String {
         let parts = self.into_parts().into_iter();
-        parts.filter_map(|part| if let Part::Text { text } = part { Some(text) } else { None }).collect()
+        parts.filter_map(|part| if let ChatPart::Text { text } = part { Some(text) } else { None }).collect()
     }
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Part {
+pub(super) enum ChatPart {
     Text {
         text: String,
     },
     ImageUrl {
-        image_url: ImageUrl,
+        image_url: ChatImageUrl,
     },
-    /// What has no counterpart elsewhere.
+    /// Any part without an equivalent in the other APIs.
     #[serde(other)]
     Other,
 }
 
 #[derive(Deserialize)]
-pub(super) struct ImageUrl {
+pub(super) struct ChatImageUrl {
     pub(super) url: String,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Tool {
-    pub(super) function: Option<Function>,
+pub(super) struct ChatTool {
+    pub(super) function: Option<ChatFunction>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Function {
+pub(super) struct ChatFunction {
     pub(super) name: String,
     pub(super) description: Option<String>,
     pub(super) parameters: Option<Value>,
 }
 
-/// A call, or in a stream a piece of one.
+/// A tool call; in a stream, a piece of one.
 #[derive(Deserialize)]
-pub(super) struct ToolCall {
+pub(super) struct ChatToolCall {
     pub(super) index: Option<u64>,
     pub(super) id: Option<String>,
-    pub(super) function: Option<Called>,
+    pub(super) function: Option<ChatCalledFunction>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Called {
+pub(super) struct ChatCalledFunction {
     pub(super) name: Option<String>,
     pub(super) arguments: Option<String>,
 }
 
-/// A whole answer, or one chunk of a stream.
+/// A complete response, or one chunk of a stream.
 #[derive(Deserialize)]
-pub(super) struct Answer {
+pub(super) struct ChatCompletion {
     pub(super) id: Option<String>,
     pub(super) model: Option<String>,
     #[serde(default)]
-    pub(super) choices: Vec<Choice>,
-    pub(super) usage: Option<Usage>,
+    pub(super) choices: Vec<ChatChoice>,
+    pub(super) usage: Option<ChatUsage>,
     pub(super) error: Option<Value>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Choice {
-    message: Option<Message>,
-    delta: Option<Message>,
+pub(super) struct ChatChoice {
+    message: Option<ChatMessage>,
+    delta: Option<ChatMessage>,
     pub(super) finish_reason: Option<String>,
 }
 
-impl Choice {
-    /// What was said: all of it, or one more piece.
-    pub(super) fn said(self) -> Option<Message> {
+impl ChatChoice {
+    /// Returns the message, or in a stream the next piece of it.
+    pub(super) fn into_message(self) -> Option<ChatMessage> {
         self.delta.or(self.message)
     }
 }
 
 #[derive(Deserialize, Clone, Default)]
-pub(super) struct Usage {
+pub(super) struct ChatUsage {
     #[serde(default)]
     pub(super) prompt_tokens: u64,
     #[serde(default)]
     pub(super) completion_tokens: u64,
-    pub(super) prompt_tokens_details: Option<PromptDetails>,
+    pub(super) prompt_tokens_details: Option<ChatPromptDetails>,
     pub(super) prompt_cache_hit_tokens: Option<u64>,
 }
 
 #[derive(Deserialize, Clone)]
-pub(super) struct PromptDetails {
+pub(super) struct ChatPromptDetails {
     pub(super) cached_tokens: Option<u64>,
 }
 
-impl Usage {
-    /// Tokens of the prompt that a cache served.
-    pub(super) fn cached(&self) -> u64 {
+impl ChatUsage {
+    /// Returns the prompt tokens that were read from a cache.
+    pub(super) fn cached_tokens(&self) -> u64 {
         let details = self.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens);
         details.or(self.prompt_cache_hit_tokens).unwrap_or(0)
     }
 }
 
-/// What an error says, in whichever of its shapes.
+/// Returns the text of an error, which is either a string or an object with a `message`.
 pub(super) fn error_message(error: &Value) -> String {
-    let told = error.get("message").unwrap_or(error);
-    told.as_str().map_or_else(|| told.to_string(), str::to_owned)
+    let message = error.get("message").unwrap_or(error);
+    message.as_str().map_or_else(|| message.to_string(), str::to_owned)
 }

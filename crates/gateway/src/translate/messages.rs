@@ -1,18 +1,18 @@
-//! The words of the Anthropic Messages API, as far as they can be translated.
+//! JSON types of the Anthropic Messages API, with the fields that can be translated.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// A request.
+/// A Messages request.
 #[derive(Deserialize)]
-pub(super) struct Request {
+pub(super) struct AnthropicRequest {
     pub(super) model: String,
     pub(super) max_tokens: Option<u64>,
-    pub(super) system: Option<Content>,
-    pub(super) messages: Vec<Message>,
+    pub(super) system: Option<AnthropicContent>,
+    pub(super) messages: Vec<AnthropicMessage>,
     #[serde(default)]
-    pub(super) tools: Vec<Tool>,
-    pub(super) tool_choice: Option<ToolChoice>,
+    pub(super) tools: Vec<AnthropicTool>,
+    pub(super) tool_choice: Option<AnthropicToolChoice>,
     pub(super) temperature: Option<f64>,
     pub(super) top_p: Option<f64>,
     #[serde(default)]
@@ -22,24 +22,24 @@ pub(super) struct Request {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Message {
+pub(super) struct AnthropicMessage {
     pub(super) role: String,
-    pub(super) content: Content,
+    pub(super) content: AnthropicContent,
 }
 
-/// A text, or a list of blocks.
+/// Message content: a string or a list of blocks.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Content {
+pub(super) enum AnthropicContent {
     Text(String),
-    Blocks(Vec<Block>),
+    Blocks(Vec<AnthropicBlock>),
 }
 
-impl Content {
-    /// The content as blocks.
-    pub(super) fn into_blocks(self) -> Vec<Block> {
+impl AnthropicContent {
+    /// Returns the content as blocks.
+    pub(super) fn into_blocks(self) -> Vec<AnthropicBlock> {
         match self {
-            Self::Text(text) => vec![Block::Text { text }],
+            Self::Text(text) => vec![AnthropicBlock::Text { text }],
             Self::Blocks(blocks) => blocks,
         }
     }
@@ -47,7 +47,7 @@ impl Content {
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Block {
+pub(super) enum AnthropicBlock {
     Text {
         text: String,
     },
@@ -55,7 +55,7 @@ pub(super) enum Block {
         thinking: String,
     },
     Image {
-        source: Source,
+        source: AnthropicImageSource,
     },
     ToolUse {
         id: String,
@@ -65,18 +65,18 @@ pub(super) enum Block {
     },
     ToolResult {
         tool_use_id: String,
-        content: Option<Content>,
+        content: Option<AnthropicContent>,
         #[serde(default)]
         is_error: bool,
     },
-    /// What has no counterpart elsewhere.
+    /// Any block without an equivalent in the other APIs.
     #[serde(other)]
     Other,
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Source {
+pub(super) enum AnthropicImageSource {
     Base64 {
         media_type: String,
         data: String,
@@ -89,15 +89,15 @@ pub(super) enum Source {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Tool {
+pub(super) struct AnthropicTool {
     pub(super) name: String,
     pub(super) description: Option<String>,
-    /// Absent for tools that run on the vendor's side.
+    /// Absent for tools that the vendor runs itself.
     pub(super) input_schema: Option<Value>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct ToolChoice {
+pub(super) struct AnthropicToolChoice {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) name: Option<String>,
@@ -105,19 +105,19 @@ pub(super) struct ToolChoice {
     pub(super) disable_parallel_tool_use: bool,
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Deserialize)]
-pub(super) struct Answer {
+pub(super) struct AnthropicResponse {
     pub(super) id: String,
     pub(super) model: String,
-    pub(super) content: Vec<Block>,
+    pub(super) content: Vec<AnthropicBlock>,
     pub(super) stop_reason: Option<String>,
-    pub(super) usage: Usage,
+    pub(super) usage: AnthropicUsage,
 }
 
-/// Tokens; in a stream each count is a total so far.
+/// Token counts; in a stream each count is the total so far.
 #[derive(Deserialize, Clone, Default)]
-pub(super) struct Usage {
+pub(super) struct AnthropicUsage {
     pub(super) input_tokens: Option<u64>,
     pub(super) output_tokens: Option<u64>,
     pub(super) cache_read_input_tokens: Option<u64>,
@@ -125,8 +125,8 @@ pub(super) struct Usage {
     pub(super) cache_creation: Option<Value>,
 }
 
-impl Usage {
-    /// Takes over the counts that `later` tells.
+impl AnthropicUsage {
+    /// Replaces the counts that `later` contains.
     pub(super) fn overwrite(&mut self, later: Self) {
         self.input_tokens = later.input_tokens.or(self.input_tokens);
         self.output_tokens = later.output_tokens.or(self.output_tokens);
@@ -139,43 +139,42 @@ impl Usage {
 /// One event of a stream.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Event {
+pub(super) enum AnthropicEvent {
     MessageStart {
-        message: Head,
+        message: AnthropicMessageStart,
     },
     ContentBlockStart {
         index: u64,
-        content_block: Block,
+        content_block: AnthropicBlock,
     },
     ContentBlockDelta {
         index: u64,
-        delta: Delta,
+        delta: AnthropicDelta,
     },
     MessageDelta {
-        delta: End,
+        delta: AnthropicMessageEnd,
         #[serde(default)]
-        usage: Usage,
+        usage: AnthropicUsage,
     },
     MessageStop,
     Error {
-        error: Problem,
+        error: AnthropicError,
     },
     #[serde(other)]
     Other,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Head {
+pub(super) struct AnthropicMessageStart {
     pub(super) id: String,
     pub(super) model: String,
     #[serde(default)]
-    pub(super) usage: Usage,
+    pub(super) usage: AnthropicUsage,
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[expect(clippy::enum_variant_names, reason = "the names are the vendor's")]
-pub(super) enum Delta {
+pub(super) enum AnthropicDelta {
     TextDelta {
         text: String,
     },
@@ -190,12 +189,12 @@ pub(super) enum Delta {
 }
 
 #[derive(Deserialize)]
-pub(super) struct End {
+pub(super) struct AnthropicMessageEnd {
     pub(super) stop_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Problem {
+pub(super) struct AnthropicError {
     #[serde(default)]
     pub(super) message: String,
 }

@@ -1,4 +1,4 @@
-//! An upstream over HTTP, as it stands in the configuration.
+//! Configuration of an upstream over HTTP.
 
 use std::{collections::BTreeMap, io};
 
@@ -6,9 +6,9 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 
 use secret::Secret;
 
-use crate::{endpoint::ModelEndpoint, wire::UpstreamTimeouts};
+use crate::{endpoint::ModelEndpoint, http_client::UpstreamTimeouts};
 
-/// Whose API an upstream speaks.
+/// The API of an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VendorKind {
     /// The Anthropic API.
@@ -17,14 +17,14 @@ pub enum VendorKind {
     Openai,
     /// The Gemini API.
     Gemini,
-    /// A server that takes `OpenAI` chat completions and nothing else.
+    /// A server with only `OpenAI` chat completions.
     OpenaiCompatible,
-    /// A `LiteLLM` proxy: takes them all, and keeps accounts of its own.
+    /// A `LiteLLM` proxy: has all APIs except Gemini, and keeps its own spend logs.
     Litellm,
 }
 
 impl VendorKind {
-    /// Whose models it has, in the words of the price table; none: whatever its server was given.
+    /// Returns the vendor's name in the price table; `None` if the server can have any models.
     pub(super) fn vendor(self) -> Option<&'static str> {
         match self {
             Self::Anthropic => Some("anthropic"),
@@ -34,8 +34,8 @@ impl VendorKind {
         }
     }
 
-    /// Whether it takes such a call in the words it came in.
-    pub fn takes(self, endpoint: ModelEndpoint) -> bool {
+    /// Returns whether the upstream accepts calls to `endpoint` without translation.
+    pub fn accepts(self, endpoint: ModelEndpoint) -> bool {
         use ModelEndpoint::{
             ChatCompletions, CountTokens, GenerateContent, Messages, Responses, StreamGenerateContent,
         };
@@ -48,31 +48,31 @@ impl VendorKind {
     }
 }
 
-/// An upstream over HTTP, as it stands in the configuration.
+/// Configuration of an upstream over HTTP.
 #[derive(Debug, Clone)]
 pub struct VendorConfig {
-    /// Its name, in records and errors.
+    /// Name in records and errors.
     pub name: String,
-    /// Whose API it speaks.
+    /// API of the upstream.
     pub kind: VendorKind,
-    /// Where it is; a version at the end of the path (`/v1`) is not repeated.
+    /// Base URL; a version at the end of its path (`/v1`) is not repeated.
     pub base_url: String,
-    /// Its key, if it needs one.
+    /// API key, if one is needed.
     pub key: Option<Secret>,
-    /// Models that are called by another name here: ours → theirs.
+    /// Model aliases: name used by clients → name at the upstream.
     pub aliases: BTreeMap<String, String>,
-    /// The model that answers for every name that is no alias.
+    /// Model to use for every name that is not an alias.
     pub model: Option<String>,
-    /// How long each step may take.
+    /// Timeouts of each step.
     pub timeouts: UpstreamTimeouts,
-    /// How often a connection that could not be made is tried again.
+    /// Number of further attempts after a failed connection.
     pub retries: u32,
-    /// Certificates trusted beside the system's.
+    /// Root certificates to trust in addition to the system's.
     pub extra_roots: Vec<CertificateDer<'static>>,
 }
 
 impl VendorConfig {
-    /// An upstream with ordinary timeouts and no key.
+    /// Creates a configuration with default timeouts and no key.
     pub fn new(name: impl Into<String>, kind: VendorKind, base_url: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -89,37 +89,37 @@ impl VendorConfig {
 }
 
 impl VendorConfig {
-    /// Trusts the certificates in `pem` beside the system's.
-    pub fn trust(&mut self, pem: &[u8]) -> Result<(), VendorError> {
-        self.extra_roots.extend(roots_in(pem).ok_or_else(|| VendorError::Roots(self.name.clone()))?);
+    /// Trusts the certificates in `pem` in addition to the system's; fails if there are none.
+    pub fn trust_certificates(&mut self, pem: &[u8]) -> Result<(), VendorError> {
+        self.extra_roots.extend(parse_certificates(pem).ok_or_else(|| VendorError::Roots(self.name.clone()))?);
         Ok(())
     }
 }
 
-/// The certificates in `pem`; none where there are none, or something else.
-pub fn roots_in(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+/// Returns the certificates in `pem`; `None` if there are none or one is invalid.
+pub fn parse_certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     let roots = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().ok()?;
     (!roots.is_empty()).then_some(roots)
 }
 
-/// Why an upstream cannot be set up.
+/// Error of configuring an upstream.
 #[derive(Debug, thiserror::Error)]
 pub enum VendorError {
-    /// The address is none.
-    #[error("`{0}` is not the address of an upstream: it must begin with http:// or https:// and name a host")]
+    /// The base URL is invalid.
+    #[error("invalid upstream address `{0}`: it must start with http:// or https:// and name a host")]
     Address(String),
-    /// The key cannot stand in a header.
-    #[error("the key of the upstream `{0}` has characters no header can hold")]
+    /// The key is not a valid header value.
+    #[error("the key of the upstream `{0}` has characters that an HTTP header cannot hold")]
     Key(String),
-    /// What should hold certificates holds none.
-    #[error("the roots of the upstream `{0}` are no certificates in PEM")]
+    /// The root certificates are not valid PEM.
+    #[error("the root certificates of the upstream `{0}` are not valid PEM")]
     Roots(String),
-    /// TLS could not be set up.
+    /// TLS cannot be set up.
     #[error("cannot set up TLS for the upstream `{name}`")]
     Tls {
-        /// Its name.
+        /// Name of the upstream.
         name: String,
-        /// What was wrong.
+        /// Cause.
         #[source]
         source: io::Error,
     },

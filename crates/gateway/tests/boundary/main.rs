@@ -1,16 +1,16 @@
-//! The gateway from a client's side, over real connections.
+//! Tests of the gateway from the client's side, over real connections.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed, which is its purpose")]
 
+mod billing;
 mod compression;
 mod dialects;
-mod door;
-mod garbage;
-mod messages;
-mod misfortune;
-mod money;
+mod invalid_responses;
+mod messages_api;
 mod replay;
-mod script;
+mod request_checks;
+mod scripted_model;
+#[path = "../support/mod.rs"]
 mod support;
 mod translation;
-mod upstreams;
-mod vendor;
+mod upstream_failures;
+mod vendor_upstreams;

@@ -1,15 +1,12 @@
-//! The vendors' own SDKs for Python against the gateway: served as by their vendor, and refused only once.
+//! The vendors' Python SDKs against the gateway: calls work, and a spent budget is reported without a retry.
 //!
-//! A client that tries a refusal again would hide a spent budget behind minutes of waiting; how often each of
-//! them called is counted in the journal. `cargo xtask install` puts the SDKs into the user's cache.
+//! An SDK that retries would hide a spent budget behind minutes of waiting, so the test counts the calls in the journal.
+//! `cargo xtask install` installs the SDKs into the user's cache.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed, which is its purpose")]
 
-#[path = "../boundary/support.rs"]
+#[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "another test uses the rest")]
 mod support;
-#[path = "../boundary/vendor.rs"]
-#[allow(dead_code, reason = "another test uses the rest")]
-mod vendor;
 
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -17,23 +14,25 @@ use gateway::{ModelPrice, PriceTable, TokenRates, VendorConfig, VendorKind, Vend
 use secret::Secret;
 use serde_json::{Value, json};
 use store::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
-use support::Desk;
+use support::{
+    stub_vendor::{Connection, ReceivedRequest, StubVendor, http_event_stream, http_response},
+    test_gateway::TestGateway,
+};
 use tokio::{io::AsyncWriteExt, process::Command};
-use vendor::{Pipe, Received, StubVendor, chunked, whole};
 
 const KEY: &str = "sk-canary-0123456789";
 const REQUIREMENTS: &str = include_str!("requirements.txt");
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs `script` and returns how many calls were served and how many were refused.
-async fn check(script: &str, kind: VendorKind, served: usize, refused: usize) {
-    let vendor = StubVendor::playing(|request, mut pipe: Box<dyn Pipe>| async move {
-        pipe.write_all(answer(&request).as_bytes()).await.ok()?;
-        Some(pipe)
+/// Runs `script` and checks how many calls were served and how many were rejected by the budget.
+async fn check(script: &str, kind: VendorKind, served: usize, rejected: usize) {
+    let vendor = StubVendor::with_handler(|request, mut connection: Box<dyn Connection>| async move {
+        connection.write_all(answer(&request).as_bytes()).await.ok()?;
+        Some(connection)
     })
     .await;
-    let (good, spent) = (desk(&vendor, kind, 1_000_000_000_000), desk(&vendor, kind, 1));
-    let url = |desk: &Desk| format!("http://{}", desk.address);
+    let (good, spent) = (start_gateway(&vendor, kind, 1_000_000_000_000), start_gateway(&vendor, kind, 1));
+    let url = |gateway: &TestGateway| format!("http://{}", gateway.address);
     let output = Command::new(python())
         .arg(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script))
         .args([url(&good), good.token.clone(), url(&spent), spent.token.clone()])
@@ -41,19 +40,19 @@ async fn check(script: &str, kind: VendorKind, served: usize, refused: usize) {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = tokio::time::timeout(PATIENCE, output).await.unwrap().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{script}: {said}");
-    assert!(!said.contains(KEY));
+    let output = tokio::time::timeout(TEST_TIMEOUT, output).await.unwrap().unwrap();
+    let output_text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{script}: {output_text}");
+    assert!(!output_text.contains(KEY));
     let (good, spent) = (good.close().await, spent.close().await);
-    assert_eq!(usize::try_from(good.bill().calls).unwrap(), served, "{script}");
-    assert_eq!((good.bill().unknown, good.bill().held_picos), (0, 0), "{script}");
-    assert!(good.bill().spent_picos > 0 && vendor.received().len() == served, "{script}");
-    let told = spent.notes.names().iter().filter(|name| *name == "budget.exceeded").count();
-    assert_eq!(told, refused, "{script} tried a refusal again");
+    assert_eq!(usize::try_from(good.session_usage().calls).unwrap(), served, "{script}");
+    assert_eq!((good.session_usage().unknown, good.session_usage().held_picos), (0, 0), "{script}");
+    assert!(good.session_usage().spent_picos > 0 && vendor.received().len() == served, "{script}");
+    let rejections = spent.journal.event_types().iter().filter(|name| *name == "budget.exceeded").count();
+    assert_eq!(rejections, rejected, "{script} retried a rejected call");
 }
 
-fn desk(vendor: &StubVendor, kind: VendorKind, picos: u64) -> Desk {
+fn start_gateway(vendor: &StubVendor, kind: VendorKind, picos: u64) -> TestGateway {
     let mut config = VendorConfig::new("stub", kind, vendor.url());
     config.key = Some(Secret::new(KEY));
     let price = ModelPrice::flat(TokenRates { input: 3_000_000, output: 15_000_000, ..TokenRates::default() });
@@ -65,18 +64,20 @@ fn desk(vendor: &StubVendor, kind: VendorKind, picos: u64) -> Desk {
         window: LimitWindow::Ever,
         max: LimitAmount::Picos(picos),
     };
-    Desk::with(Arc::new(VendorUpstream::new(config).unwrap()), prices, |identity| identity.budgets = vec![budget])
+    TestGateway::with_identity(Arc::new(VendorUpstream::new(config).unwrap()), prices, |identity| {
+        identity.budgets = vec![budget];
+    })
 }
 
-/// What the vendor of a request's path would say.
-fn answer(request: &Received) -> String {
+/// Returns the response of the vendor whose API the request uses.
+fn answer(request: &ReceivedRequest) -> String {
     let body: Value = serde_json::from_slice(&request.body).unwrap();
     let line = request.line();
     let stream = body["stream"] == true || line.contains(":streamGenerateContent");
     if line.contains("/chat/completions") {
         chat(stream)
     } else if line.contains("/responses") {
-        whole("200 OK", "application/json", &response().to_string())
+        http_response("200 OK", "application/json", &response().to_string())
     } else if line.contains("generateContent") || line.contains("streamGenerateContent") {
         gemini(stream)
     } else {
@@ -89,7 +90,7 @@ fn messages(stream: bool) -> String {
     let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-test",
         "content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn", "stop_sequence": null, "usage": usage});
     if !stream {
-        return whole("200 OK", "application/json", &message.to_string());
+        return http_response("200 OK", "application/json", &message.to_string());
     }
     let mut opening = message.clone();
     opening["content"] = json!([]);
@@ -105,11 +106,11 @@ fn messages(stream: bool) -> String {
     ])
 }
 
-/// An event stream in which each event is named by its type.
+/// Returns an event stream in which each event has its `type` as its name.
 fn events(data: &[Value]) -> String {
     let events: Vec<String> =
         data.iter().map(|data| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())).collect();
-    chunked(&events.iter().map(String::as_str).collect::<Vec<_>>())
+    http_event_stream(&events.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 fn chat(stream: bool) -> String {
@@ -123,7 +124,7 @@ fn chat(stream: bool) -> String {
     if !stream {
         let choice = json!({"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}});
         let completion = with(json!({"object": "chat.completion", "choices": [choice], "usage": usage}));
-        return whole("200 OK", "application/json", &completion.to_string());
+        return http_response("200 OK", "application/json", &completion.to_string());
     }
     let chunk = |choices: Value, usage: &Value| {
         let chunk = with(json!({"object": "chat.completion.chunk", "choices": choices, "usage": usage}));
@@ -131,7 +132,7 @@ fn chat(stream: bool) -> String {
     };
     let text = chunk(json!([{"index": 0, "delta": {"role": "assistant", "content": "hi"}}]), &Value::Null);
     let end = chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]), &Value::Null);
-    chunked(&[&text, &end, &chunk(json!([]), &usage), "data: [DONE]\n\n"])
+    http_event_stream(&[&text, &end, &chunk(json!([]), &usage), "data: [DONE]\n\n"])
 }
 
 fn response() -> Value {
@@ -149,33 +150,37 @@ fn gemini(stream: bool) -> String {
     let answer = json!({"candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
         "usageMetadata": usage, "modelVersion": "gemini-test"});
     if stream {
-        chunked(&[&format!("data: {answer}\r\n\r\n")])
+        http_event_stream(&[&format!("data: {answer}\r\n\r\n")])
     } else {
-        whole("200 OK", "application/json", &answer.to_string())
+        http_response("200 OK", "application/json", &answer.to_string())
     }
 }
 
-/// The interpreter that has the SDKs; `xtask` names the folder the same way.
+/// Returns the Python interpreter with the SDKs; `xtask` uses the same folder name.
 fn python() -> PathBuf {
     let given = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache");
     let folder = REQUIREMENTS.lines().map(|line| line.replace("==", "-")).collect::<Vec<_>>().join("-");
     let python = given.unwrap_or_else(home).join("viv-test").join(folder).join("bin/python");
-    assert!(python.exists(), "the SDKs are not in {}\n  help: cargo xtask install", python.display());
+    assert!(
+        python.exists(),
+        "the Python SDKs are not installed in {}\n  help: run `cargo xtask install`",
+        python.display()
+    );
     python
 }
 
 #[tokio::test]
-async fn the_anthropic_sdk_is_served_and_takes_no_for_an_answer() {
+async fn anthropic_sdk_works_and_does_not_retry_a_spent_budget() {
     check("anthropic_client.py", VendorKind::Anthropic, 2, 1).await;
 }
 
 #[tokio::test]
-async fn the_openai_sdk_is_served_and_takes_no_for_an_answer() {
+async fn openai_sdk_works_and_does_not_retry_a_spent_budget() {
     check("openai_client.py", VendorKind::Openai, 3, 2).await;
 }
 
 #[tokio::test]
-async fn the_google_sdk_is_served_and_takes_no_for_an_answer() {
+async fn google_sdk_works_and_does_not_retry_a_spent_budget() {
     check("gemini_client.py", VendorKind::Gemini, 2, 1).await;
 }

@@ -1,16 +1,13 @@
-//! Gateway → a real LiteLLM proxy → a stub vendor: LiteLLM's own accounts say who pays and for which run, and our
-//! record says under which name LiteLLM keeps the call.
+//! The gateway with a real LiteLLM proxy and a stub vendor behind it.
 //!
-//! `cargo xtask install` puts LiteLLM into the user's cache.
+//! LiteLLM's spend log must hold our account and run, and our journal must hold LiteLLM's id of the call.
+//! `cargo xtask install` installs LiteLLM into the user's cache.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed, which is its purpose")]
 
 mod proxy;
-#[path = "../boundary/support.rs"]
+#[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "another test uses the rest")]
 mod support;
-#[path = "../boundary/vendor.rs"]
-#[allow(dead_code, reason = "another test uses the rest")]
-mod vendor;
 
 use std::sync::Arc;
 
@@ -22,43 +19,48 @@ use serde_json::{Value, json};
 use store::Journal;
 use tokio::io::AsyncWriteExt;
 
-use proxy::{KEY, MODEL, Proxy};
-use support::{Desk, prompt};
-use vendor::{Pipe, StubVendor, chunked, whole};
+use proxy::{KEY, LitellmProxy, MODEL};
+use support::{
+    stub_vendor::{Connection, StubVendor, http_event_stream, http_response},
+    test_gateway::{TestGateway, prompt},
+};
 
 #[tokio::test]
-async fn litellm_accounts_say_who_pays_and_our_record_says_which_call() {
+async fn litellm_spend_log_and_our_journal_identify_the_same_call() {
     let vendor = vendor().await;
-    let mut proxy = Proxy::start(&vendor.url()).await;
+    let mut proxy = LitellmProxy::start(&vendor.url()).await;
     let mut config = VendorConfig::new("proxy", VendorKind::Litellm, proxy.url());
     config.key = Some(Secret::new(KEY));
     let price = ModelPrice::flat(TokenRates { input: 3_000_000, output: 15_000_000, ..TokenRates::default() });
-    let prices = PriceTable::default().with_price(MODEL, price);
-    let desk = Desk::with(Arc::new(VendorUpstream::new(config).unwrap()), prices, |_| {});
+    let prices = PriceTable::default().with(MODEL, price);
+    let gateway = TestGateway::with_identity(Arc::new(VendorUpstream::new(config).unwrap()), prices, |_| {});
     for stream in [false, true] {
         let body = prompt("x", stream).replace("claude-test", MODEL);
-        let mut request = desk.request(Method::POST, "/v1/messages", body);
-        // A sandbox that says it is somebody else is not heard.
+        let mut request = gateway.request(Method::POST, "/v1/messages", body);
+        // The sandbox cannot choose another account.
         request.headers_mut().insert("x-litellm-end-user-id", "somebody-else".parse().unwrap());
-        let answer = desk.fetch(request).await;
+        let answer = gateway.fetch(request).await;
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
         assert!(answer.headers.keys().all(|name| !name.as_str().starts_with("x-litellm-")), "{:?}", answer.headers);
-        check(&desk, &proxy.spend().await);
+        check(&gateway, &proxy.spend().await);
     }
     let sent = vendor.received();
     assert!(
         !sent.is_empty() && sent.iter().all(|request| !request.head.contains(KEY)),
-        "our key goes to LiteLLM alone"
+        "our key must only be sent to LiteLLM"
     );
-    let books = desk.close().await;
-    assert_eq!((books.bill().calls, books.bill().unknown, books.bill().held_picos), (2, 0, 0));
-    assert_eq!(books.bill().spent_picos, 2 * (10 * 3_000_000 + 4 * 15_000_000));
+    let closed = gateway.close().await;
+    assert_eq!(
+        (closed.session_usage().calls, closed.session_usage().unknown, closed.session_usage().held_picos),
+        (2, 0, 0)
+    );
+    assert_eq!(closed.session_usage().spent_picos, 2 * (10 * 3_000_000 + 4 * 15_000_000));
 }
 
-/// Holds one entry of LiteLLM's accounts against our record of the last call.
+/// Compares one entry of LiteLLM's spend log with our record of the last call.
 #[track_caller]
-fn check(desk: &Desk, spend: &Value) {
-    let events = desk.notes.after(0, usize::MAX).unwrap();
+fn check(gateway: &TestGateway, spend: &Value) {
+    let events = gateway.journal.after(0, usize::MAX).unwrap();
     let mut calls = events.into_iter().rev().filter_map(|event| match event.draft.body {
         EventBody::LlmCall(call) => Some(call),
         _ => None,
@@ -72,12 +74,12 @@ fn check(desk: &Desk, spend: &Value) {
     assert_eq!(counted, (Some(call.usage.input_tokens), Some(call.usage.output_tokens)), "{spend}");
 }
 
-/// The vendor behind LiteLLM.
+/// Starts the vendor behind LiteLLM.
 async fn vendor() -> StubVendor {
-    StubVendor::playing(|request, mut pipe: Box<dyn Pipe>| async move {
+    StubVendor::with_handler(|request, mut connection: Box<dyn Connection>| async move {
         let body: Value = serde_json::from_slice(&request.body).unwrap();
-        pipe.write_all(answer(body["stream"] == true).as_bytes()).await.ok()?;
-        Some(pipe)
+        connection.write_all(answer(body["stream"] == true).as_bytes()).await.ok()?;
+        Some(connection)
     })
     .await
 }
@@ -87,7 +89,7 @@ fn answer(stream: bool) -> String {
     let mut message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": MODEL, "usage": usage,
         "content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn", "stop_sequence": null});
     if !stream {
-        return whole("200 OK", "application/json", &message.to_string());
+        return http_response("200 OK", "application/json", &message.to_string());
     }
     (message["content"], message["stop_reason"]) = (json!([]), Value::Null);
     let events = [
@@ -99,5 +101,5 @@ fn answer(stream: bool) -> String {
         json!({"type": "message_stop"}),
     ];
     let events = events.map(|data| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap()));
-    chunked(&events.iter().map(String::as_str).collect::<Vec<_>>())
+    http_event_stream(&events.iter().map(String::as_str).collect::<Vec<_>>())
 }

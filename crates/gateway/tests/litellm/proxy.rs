@@ -1,4 +1,4 @@
-//! LiteLLM's proxy as a process: one worker, no database, a callback that prints its accounts.
+//! A LiteLLM proxy process: one worker, no database, and a callback that prints its spend log.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -11,24 +11,24 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
-/// What LiteLLM asks of its callers.
+/// Key that LiteLLM requires from its callers.
 pub(crate) const KEY: &str = "sk-litellm-canary-0123456789";
-/// A model both of us know.
+/// A model that LiteLLM and our price table know.
 pub(crate) const MODEL: &str = "claude-sonnet-4-5";
 const REQUIREMENTS: &str = include_str!("requirements.txt");
-/// It takes half a minute to start where nothing else runs, and minutes where much does.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// LiteLLM needs half a minute to start on an idle machine and minutes on a busy one.
+const TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A proxy that runs; dropped, it is killed.
-pub(crate) struct Proxy {
+/// A running proxy; killed on drop.
+pub(crate) struct LitellmProxy {
     port: u16,
     lines: Lines<BufReader<ChildStdout>>,
     _child: Child,
     _folder: TempDir,
 }
 
-impl Proxy {
-    /// Starts one whose only model is at `vendor`.
+impl LitellmProxy {
+    /// Starts a proxy whose only model is at the address `vendor`.
     pub(crate) async fn start(vendor: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let spend = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/litellm/spend.py");
@@ -47,10 +47,10 @@ impl Proxy {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
         let ready = async {
             let mut text = String::new();
-            while let Some(line) = said.next_line().await.unwrap() {
+            while let Some(line) = log.next_line().await.unwrap() {
                 text.push_str(&line);
                 text.push('\n');
                 if line.contains("Uvicorn running on") {
@@ -59,9 +59,9 @@ impl Proxy {
             }
             panic!("LiteLLM did not start: {text}");
         };
-        timeout(PATIENCE, ready).await.unwrap();
-        // What nobody reads would stop it once the pipe is full.
-        tokio::spawn(async move { while let Ok(Some(_)) = said.next_line().await {} });
+        timeout(TEST_TIMEOUT, ready).await.unwrap();
+        // The log must be read, or LiteLLM blocks when the pipe is full.
+        tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { port, lines, _child: child, _folder: folder }
     }
@@ -70,7 +70,7 @@ impl Proxy {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The next entry of its accounts.
+    /// Returns the next entry of the spend log.
     pub(crate) async fn spend(&mut self) -> Value {
         let next = async {
             loop {
@@ -80,7 +80,7 @@ impl Proxy {
                 }
             }
         };
-        timeout(PATIENCE, next).await.unwrap()
+        timeout(TEST_TIMEOUT, next).await.unwrap()
     }
 }
 
@@ -95,12 +95,12 @@ litellm_settings: {{telemetry: false, callbacks: spend.spend}}
     )
 }
 
-/// The interpreter that has LiteLLM; `xtask` names the folder the same way.
+/// Returns the Python interpreter with LiteLLM; `xtask` uses the same folder name.
 fn python() -> PathBuf {
     let given = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache");
     let folder = REQUIREMENTS.trim().replace("==", "-");
     let python = given.unwrap_or_else(home).join("viv-test").join(folder).join("bin/python");
-    assert!(python.exists(), "LiteLLM is not in {}\n  help: cargo xtask install", python.display());
+    assert!(python.exists(), "LiteLLM is not installed in {}\n  help: run `cargo xtask install`", python.display());
     python
 }

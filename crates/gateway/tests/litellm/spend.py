@@ -1,4 +1,4 @@
-"""What LiteLLM puts into its own accounts, printed: one line a call."""
+"""Prints LiteLLM's spend log, one line per call."""
 
 import json
 

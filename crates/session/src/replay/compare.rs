@@ -110,7 +110,7 @@ fn line(body: &EventBody, normal: &RequestNormalizer, names: &mut Names) -> Stri
     // Calls are told apart by what they say: their numbers depend on which came first.
     let numbered = lane(body) == Some(Lane::Conversation);
     scrub(&mut data, numbered.then_some(names));
-    normal.value(&mut data);
+    normal.normalize_value(&mut data);
     format!("{} {data}\n", body.kind())
 }
 

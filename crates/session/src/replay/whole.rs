@@ -42,7 +42,7 @@ impl Sessions {
         let read = move || {
             let read = || {
                 let recording = SessionRecording::read(kept.directory(), &info)?;
-                let tape = ReplayUpstream::of(kept.directory(), &session, (*rules).clone())?;
+                let tape = ReplayUpstream::open(kept.directory(), &session, (*rules).clone())?;
                 Ok::<_, ReplaySessionError>((recording, Arc::new(tape)))
             };
             Ok::<_, SessionError>(read())
@@ -82,6 +82,6 @@ impl Sessions {
         let journal = self.journal(&id)?;
         let events = blocking(move || Ok(journal.after(0, usize::MAX)?)).await?;
         let differences = compare(&recording.events, &events, normal);
-        Ok(ReplayOutcome { outcome, miss, left: tape.left(), differences })
+        Ok(ReplayOutcome { outcome, miss, left: tape.unused_calls(), differences })
     }
 }

@@ -1,54 +1,54 @@
-//! What is said in an `OpenAI` chat completions request.
+//! Texts of an `OpenAI` chat completions request.
 
 use serde::Deserialize;
 
 use super::{Speaker, join};
 
 #[derive(Deserialize)]
-struct Request {
-    messages: Vec<Message>,
+struct ChatTextRequest {
+    messages: Vec<ChatTextMessage>,
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct ChatTextMessage {
     role: String,
-    content: Option<Content>,
+    content: Option<ChatTextContent>,
     #[serde(default)]
-    tool_calls: Vec<ToolCall>,
+    tool_calls: Vec<ChatTextToolCall>,
 }
 
-/// A text, or a list of parts.
+/// Message content: a string or a list of parts.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Content {
+pub(super) enum ChatTextContent {
     Text(String),
-    Parts(Vec<Part>),
+    Parts(Vec<ChatTextPart>),
 }
 
 #[derive(Deserialize)]
-pub(super) struct Part {
+pub(super) struct ChatTextPart {
     text: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct ToolCall {
-    function: Function,
+struct ChatTextToolCall {
+    function: ChatTextFunction,
 }
 
 #[derive(Deserialize)]
-struct Function {
+struct ChatTextFunction {
     #[serde(default)]
     arguments: String,
 }
 
-/// Who says what in a chat completions request.
-pub(super) fn read(body: &[u8]) -> Result<Vec<(Speaker, String)>, serde_json::Error> {
-    let request: Request = serde_json::from_slice(body)?;
-    Ok(request.messages.into_iter().flat_map(Message::said).collect())
+/// Returns the texts of the request with their authors.
+pub(super) fn read_texts(body: &[u8]) -> Result<Vec<(Speaker, String)>, serde_json::Error> {
+    let request: ChatTextRequest = serde_json::from_slice(body)?;
+    Ok(request.messages.into_iter().flat_map(ChatTextMessage::into_texts).collect())
 }
 
-/// Who a role stands for.
-pub(super) fn speaker(role: &str) -> Speaker {
+/// Returns the author for a message role.
+pub(super) fn speaker_for_role(role: &str) -> Speaker {
     match role {
         "assistant" => Speaker::Model,
         "system" | "developer" => Speaker::System,
@@ -57,11 +57,11 @@ pub(super) fn speaker(role: &str) -> Speaker {
     }
 }
 
-impl Message {
-    /// A person's parts are apart, as in every other API.
-    fn said(self) -> Vec<(Speaker, String)> {
-        match (speaker(&self.role), self.content) {
-            (Speaker::Person, Some(Content::Parts(parts))) => {
+impl ChatTextMessage {
+    /// Returns one text per part of a user message, and one text for any other message.
+    fn into_texts(self) -> Vec<(Speaker, String)> {
+        match (speaker_for_role(&self.role), self.content) {
+            (Speaker::Person, Some(ChatTextContent::Parts(parts))) => {
                 parts.into_iter().filter_map(|part| Some((Speaker::Person, part.text?))).collect()
             }
             (speaker, content) => vec![(speaker, Self { content, ..self }.text())],
@@ -69,12 +69,12 @@ impl Message {
     }
 
     fn text(self) -> String {
-        let words = self.content.map(Content::text);
-        join(words.into_iter().chain(self.tool_calls.into_iter().map(|call| call.function.arguments)))
+        let content = self.content.map(ChatTextContent::text);
+        join(content.into_iter().chain(self.tool_calls.into_iter().map(|call| call.function.arguments)))
     }
 }
 
-impl Content {
+impl ChatTextContent {
     pub(super) fn text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -88,13 +88,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_role_is_heard() {
+    fn texts_of_every_role_are_read() {
         let body = r#"{"messages":[{"role":"developer","content":"be good"},
             {"role":"user","content":[{"type":"text","text":"go"},{"type":"image_url","image_url":{"url":"data:"}}]},
             {"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"run","arguments":"{}"}}]},
             {"role":"tool","tool_call_id":"c","content":"done"}]}"#;
-        let said =
+        let texts =
             [(Speaker::System, "be good"), (Speaker::Person, "go"), (Speaker::Model, "{}"), (Speaker::Tool, "done")];
-        assert_eq!(read(body.as_bytes()).unwrap(), said.map(|(speaker, text)| (speaker, text.to_owned())));
+        assert_eq!(read_texts(body.as_bytes()).unwrap(), texts.map(|(speaker, text)| (speaker, text.to_owned())));
     }
 }

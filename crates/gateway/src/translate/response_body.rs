@@ -1,0 +1,159 @@
+//! Translation of response bodies: events of a stream one by one, other bodies as one document.
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, stream};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde_json::Value;
+
+use super::{
+    ResponseTranslation, Translation, chat, chat_response::ChatResponseTranslator,
+    messages_encoder::MessagesStreamEncoder, messages_response, responses_encoder::ResponsesStreamEncoder,
+};
+use crate::{
+    endpoint::ApiDialect,
+    meter::SseReader,
+    refusal::error_body,
+    upstream::{ResponseStream, UpstreamFailure, UpstreamResponse},
+};
+
+/// Size limit of a document.
+const MAX_DOCUMENT_BYTES: usize = 32 << 20;
+/// Size limit of one event of a stream.
+const MAX_EVENT_BYTES: usize = 8 << 20;
+
+/// Translates a stream event by event.
+pub(super) trait EventTranslator: Send {
+    /// Translates the data of one event and appends the resulting events to `out`.
+    fn translate_event(&mut self, data: &[u8], out: &mut BytesMut) -> Result<(), UpstreamFailure>;
+    /// Handles the end of the upstream's stream; fails if the response is incomplete.
+    fn end(&mut self, out: &mut BytesMut) -> Result<(), UpstreamFailure>;
+}
+
+/// Translates `response` into the API of the client.
+pub(super) async fn translate_response(
+    context: ResponseTranslation,
+    response: UpstreamResponse,
+) -> Result<UpstreamResponse, UpstreamFailure> {
+    let UpstreamResponse { status, mut headers, frames, hide_usage } = response;
+    headers.remove(header::CONTENT_LENGTH);
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if status.is_success() && kind.starts_with("text/event-stream") {
+        let frames = translate_events(event_translator(&context), frames);
+        return Ok(UpstreamResponse { status, headers, frames, hide_usage });
+    }
+    let body = collect_body(frames).await?;
+    let document = if status.is_success() {
+        translate_document(&context, &body)?
+    } else {
+        translate_error(&context, status, &body)
+    };
+    Ok(json_response(status, headers, &document))
+}
+
+fn event_translator(context: &ResponseTranslation) -> Box<dyn EventTranslator> {
+    let estimate = context.input_estimate;
+    match context.translation {
+        Translation::MessagesToChat => {
+            Box::new(ChatResponseTranslator::new(MessagesStreamEncoder::default(), estimate))
+        }
+        Translation::ResponsesToChat => {
+            Box::new(ChatResponseTranslator::new(ResponsesStreamEncoder::new(context.custom_tools.clone()), estimate))
+        }
+        Translation::ChatToMessages => Box::new(messages_response::MessagesStreamTranslator::default()),
+    }
+}
+
+fn translate_document(context: &ResponseTranslation, body: &[u8]) -> Result<Value, UpstreamFailure> {
+    let estimate = context.input_estimate;
+    match context.translation {
+        Translation::MessagesToChat => ChatResponseTranslator::new(MessagesStreamEncoder::default(), estimate)
+            .translate_document(body)
+            .map(MessagesStreamEncoder::into_document),
+        Translation::ResponsesToChat => {
+            ChatResponseTranslator::new(ResponsesStreamEncoder::new(context.custom_tools.clone()), estimate)
+                .translate_document(body)
+                .map(ResponsesStreamEncoder::into_document)
+        }
+        Translation::ChatToMessages => messages_response::translate_document(body)
+            .map_err(|error| UpstreamFailure::InvalidResponse(error.to_string())),
+    }
+}
+
+/// Returns an upstream's error body in the shape of the client's API.
+fn translate_error(context: &ResponseTranslation, status: StatusCode, body: &[u8]) -> Value {
+    let document = serde_json::from_slice::<Value>(body).ok();
+    let message = document.as_ref().and_then(|document| document.get("error")).map(chat::error_message);
+    let message = message.unwrap_or_else(|| format!("the upstream returned status {status}"));
+    let dialect = match context.translation {
+        Translation::MessagesToChat => ApiDialect::Anthropic,
+        Translation::ChatToMessages | Translation::ResponsesToChat => ApiDialect::Openai,
+    };
+    error_body(dialect, status, &message)
+}
+
+fn json_response(status: StatusCode, mut headers: HeaderMap, document: &Value) -> UpstreamResponse {
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let body = Bytes::from(document.to_string());
+    let frames = Box::pin(stream::once(async { Ok(body) }));
+    UpstreamResponse { status, headers, frames, hide_usage: false }
+}
+
+async fn collect_body(mut frames: ResponseStream) -> Result<BytesMut, UpstreamFailure> {
+    let mut body = BytesMut::new();
+    while let Some(bytes) = frames.next().await {
+        body.extend_from_slice(&bytes?);
+        if body.len() > MAX_DOCUMENT_BYTES {
+            return Err(UpstreamFailure::TooLong { limit: MAX_DOCUMENT_BYTES });
+        }
+    }
+    Ok(body)
+}
+
+struct TranslatedEvents {
+    frames: ResponseStream,
+    reader: SseReader,
+    translator: Box<dyn EventTranslator>,
+}
+
+/// Returns the translated stream. Each frame of the upstream becomes at most one frame.
+fn translate_events(translator: Box<dyn EventTranslator>, frames: ResponseStream) -> ResponseStream {
+    let events = TranslatedEvents { frames, reader: SseReader::new(MAX_EVENT_BYTES), translator };
+    Box::pin(stream::unfold(Some(events), |events| async {
+        let mut events = events?;
+        loop {
+            let mut out = BytesMut::new();
+            let (result, ended) = match events.frames.next().await {
+                Some(Ok(bytes)) => (events.push(&bytes, &mut out), false),
+                Some(Err(failure)) => (Err(failure), true),
+                None => (events.finish(&mut out), true),
+            };
+            match result {
+                Err(failure) => return Some((Err(failure), None)),
+                Ok(()) if ended && out.is_empty() => return None,
+                Ok(()) if out.is_empty() => {}
+                Ok(()) => return Some((Ok(out.freeze()), (!ended).then_some(events))),
+            }
+        }
+    }))
+}
+
+impl TranslatedEvents {
+    fn push(&mut self, bytes: &[u8], out: &mut BytesMut) -> Result<(), UpstreamFailure> {
+        let Self { reader, translator, .. } = self;
+        let mut result = Ok(());
+        reader.push(bytes, |data| {
+            if result.is_ok() {
+                result = translator.translate_event(data, out);
+            }
+        })?;
+        result
+    }
+
+    fn finish(&mut self, out: &mut BytesMut) -> Result<(), UpstreamFailure> {
+        let Self { reader, translator, .. } = self;
+        let mut result = Ok(());
+        reader.finish(|data| result = translator.translate_event(data, out));
+        result?;
+        translator.end(out)
+    }
+}
