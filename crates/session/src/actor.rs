@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use self::settling::Settling;
 use crate::command::{Command, Reply};
-use crate::host::Host;
+use crate::host::SessionHost;
 use crate::live::{Live, Sign};
 use crate::pending::Pending;
 use crate::plan::Plan;
@@ -50,7 +50,7 @@ type Flow = ControlFlow<()>;
 
 /// One session.
 pub(crate) struct Actor {
-    host: Arc<Host>,
+    host: Arc<SessionHost>,
     seat: Arc<Seat>,
     plan: Plan,
     recorder: Recorder,
@@ -240,7 +240,7 @@ impl Actor {
 
     fn next_deadline(&self) -> Option<Instant> {
         let running = self.phase == Phase::Running;
-        let too_long = running.then(|| self.turn_by.min(self.quiet.since + self.host.timing.silence));
+        let too_long = running.then(|| self.turn_by.min(self.quiet.since + self.host.config.timeouts.silence));
         [self.pending.first_deadline(), self.stop_by, self.grant_by, too_long].into_iter().flatten().min()
     }
 
@@ -256,7 +256,7 @@ impl Actor {
         if self.phase == Phase::Running && self.turn_by <= now {
             self.step(Input::TooLong).await?;
         }
-        if self.phase == Phase::Running && self.quiet.since + self.host.timing.silence <= now {
+        if self.phase == Phase::Running && self.quiet.since + self.host.config.timeouts.silence <= now {
             self.consider_silence(now).await?;
         }
         Ok(Flow::Continue(()))
@@ -305,7 +305,7 @@ impl Actor {
     async fn await_accounts(&mut self, outcome: TurnOutcome) {
         // Who stopped an agent stopped its calls in the middle: they are read to their end without anybody waiting.
         if matches!(outcome, TurnOutcome::Completed | TurnOutcome::Failed) {
-            let _ = tokio::time::timeout(self.host.timing.accounts, self.recorder.turn.accounted()).await;
+            let _ = tokio::time::timeout(self.host.config.timeouts.accounts, self.recorder.turn.accounted()).await;
         }
     }
 

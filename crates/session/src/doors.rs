@@ -14,7 +14,7 @@ use sandbox::{Sandbox, SandboxError, SandboxPort};
 use store::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
 
 use crate::SessionError;
-use crate::host::Host;
+use crate::host::SessionHost;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
 
@@ -28,8 +28,8 @@ pub(crate) struct Keys {
 
 impl Keys {
     /// New ones, for a sandbox of `plan` that is still to be made.
-    pub(crate) fn make(host: &Host, plan: &Plan) -> Result<Self, SessionError> {
-        let outfit = host.egress.outfit(&plan.policy).map_err(|error| {
+    pub(crate) fn make(host: &SessionHost, plan: &Plan) -> Result<Self, SessionError> {
+        let outfit = host.config.egress.outfit(&plan.policy).map_err(|error| {
             let step = "give the egress proxy what the policy asks for".to_owned();
             SessionError::Sandbox(SandboxError::Create { step, source: io::Error::other(error) })
         })?;
@@ -58,7 +58,7 @@ pub(crate) struct Doors {
 impl Doors {
     /// Serves what `sandbox` listens on, for the session of `plan`.
     pub(crate) fn open(
-        host: &Host,
+        host: &SessionHost,
         plan: &Plan,
         recorder: &Recorder,
         sandbox: &dyn Sandbox,
@@ -95,7 +95,7 @@ impl Doors {
 }
 
 fn attach_models(
-    host: &Host,
+    host: &SessionHost,
     plan: &Plan,
     recorder: &Recorder,
     sandbox: &dyn Sandbox,
@@ -105,8 +105,8 @@ fn attach_models(
     let options = &plan.options;
     let upstream = match (&options.replay, &plan.upstream) {
         (Some(rerun), _) => rerun.upstream.clone(),
-        (None, Some(name)) => host.upstreams.find(name)?,
-        (None, None) => host.upstream.clone(),
+        (None, Some(name)) => host.config.upstreams.find(name)?,
+        (None, None) => host.config.upstream.clone(),
     };
     let identity = GatewayIdentity {
         session: plan.id.clone(),
@@ -118,19 +118,19 @@ fn attach_models(
         run: plan.id.as_str().into(),
         attempt: plan.epoch,
         journal: recorder.journal().clone(),
-        bodies: host.shelf.bodies(host.limits.compress),
+        bodies: host.shelf.bodies(host.config.gateway_limits.compress),
         turn: recorder.turn.clone(),
         upstream,
         policy: Some(plan.policy.clone()),
         budgets: budgets(&plan.policy),
-        limits: host.limits.clone(),
+        limits: host.config.gateway_limits.clone(),
     };
-    let attached = host.gateway.attach(listener, identity);
+    let attached = host.config.gateway.attach(listener, identity);
     attached.map(Some).map_err(|source| not_served("the model gateway's port", source))
 }
 
 fn attach_egress(
-    host: &Host,
+    host: &SessionHost,
     plan: &Plan,
     recorder: &Recorder,
     sandbox: &dyn Sandbox,
@@ -148,7 +148,7 @@ fn attach_egress(
         names: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
         limits: egress::EgressLimits::default(),
     };
-    let attached = host.egress.attach(listener, identity);
+    let attached = host.config.egress.attach(listener, identity);
     attached.map(|egress| Some((egress, live))).map_err(|source| not_served("the egress port", source))
 }
 

@@ -7,52 +7,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::lock;
-use egress::Egress;
-use gateway::{Gateway, GatewayLimits, Upstream};
 use protocol::SessionId;
-use sandbox::SandboxBackend;
 use tokio_util::task::TaskTracker;
 
-use crate::roster::AgentRegistry;
 use crate::seat::Seat;
 use crate::shelf::Shelf;
 use crate::workspaces::hide_data;
-use crate::{GlobalFeed, HostVariables, ProjectPolicy, SessionError, SessionTimeouts, UpstreamRegistry};
+use crate::{GlobalFeed, ProjectPolicy, SessionError, SessionHostConfig};
 
-/// What all sessions of a process share.
-pub(crate) struct Host {
-    pub(crate) roster: AgentRegistry,
-    pub(crate) backend: Arc<dyn SandboxBackend>,
-    pub(crate) gateway: Gateway,
-    pub(crate) egress: Egress,
-    pub(crate) upstream: Arc<dyn Upstream>,
-    pub(crate) limits: GatewayLimits,
-    pub(crate) policy: Arc<policy::EffectivePolicy>,
-    pub(crate) timing: SessionTimeouts,
-    project: Option<ProjectPolicy>,
-    pub(crate) upstreams: UpstreamRegistry,
-    pub(crate) variables: HostVariables,
+/// State that all sessions of a process share.
+pub(crate) struct SessionHost {
+    pub(crate) config: SessionHostConfig,
     pub(crate) shelf: Arc<Shelf>,
+    /// Every task that serves a session.
     pub(crate) tasks: TaskTracker,
+    /// Set when the host shuts down; from then on no session starts.
     pub(crate) closing: AtomicBool,
     seats: Mutex<HashMap<SessionId, Arc<Seat>>>,
     everything: Mutex<Option<Arc<GlobalFeed>>>,
 }
 
-impl Host {
-    pub(crate) fn new(parts: crate::Parts, shelf: Shelf) -> Self {
+impl SessionHost {
+    pub(crate) fn new(config: SessionHostConfig, shelf: Shelf) -> Self {
         Self {
-            roster: parts.roster,
-            backend: parts.backend,
-            gateway: parts.gateway,
-            egress: parts.egress,
-            upstream: parts.upstream,
-            limits: parts.limits,
-            policy: parts.policy,
-            timing: parts.timing,
-            project: parts.project,
-            upstreams: parts.upstreams,
-            variables: parts.variables,
+            config,
             shelf: Arc::new(shelf),
             tasks: TaskTracker::new(),
             closing: AtomicBool::new(false),
@@ -75,9 +53,9 @@ impl Host {
 
     /// What a session in `directory` may do when nobody chose another policy for it.
     pub(crate) fn policy_in(&self, directory: Option<&Path>) -> Result<Arc<policy::EffectivePolicy>, SessionError> {
-        let policy = match (&self.project, directory) {
-            (Some(ProjectPolicy(narrow)), Some(directory)) => narrow(&self.policy, directory)?,
-            _ => self.policy.clone(),
+        let policy = match (&self.config.project_policy, directory) {
+            (Some(ProjectPolicy(narrow)), Some(directory)) => narrow(&self.config.policy, directory)?,
+            _ => self.config.policy.clone(),
         };
         self.hide_data(policy, directory)
     }

@@ -13,6 +13,7 @@ mod change;
 mod changes;
 mod client;
 mod command;
+mod config;
 mod doors;
 mod drift;
 mod error;
@@ -37,7 +38,6 @@ mod replay;
 mod roster;
 mod seat;
 mod sessions;
-mod setup;
 mod shelf;
 mod skills;
 mod stderr;
@@ -55,6 +55,7 @@ pub use client::{
     AgentClient, AgentClientBuilder, AgentResponse, BuildError, Conversation, ConversationBuilder, Goal, GoalError,
     PermissionResponder, SandboxChoice, TurnFailure, TurnReader,
 };
+pub use config::{BillingSettings, SessionHostConfig, system_egress};
 pub use drift::{Drift, DriftByAgent};
 pub use error::SessionError;
 pub use everything::{FeedBatch, FeedEntry, FeedFilter, FeedFollower, GlobalFeed};
@@ -67,8 +68,7 @@ pub use replay::{
     ReplayOutcome, ReplaySession, ReplaySessionError, ReplaySetup, SessionRecording, WorkspaceOrigin, compare,
 };
 pub use roster::{AgentRegistry, RegisteredAgent};
-pub use sessions::{Parts, Sessions};
-pub use setup::{BillingSettings, Setup, way_out};
+pub use sessions::Sessions;
 pub use skills::SkillError;
 pub use surroundings::{NarrowPolicy, ProjectPolicy, UpstreamFactory, UpstreamRegistry};
 pub use timing::SessionTimeouts;

@@ -15,7 +15,7 @@ use store::{NewSession, OwnerId, SessionRecord};
 use uuid::Uuid;
 
 use crate::change::Change;
-use crate::host::Host;
+use crate::host::SessionHost;
 use crate::roster::{AgentRegistry, RegisteredAgent};
 use crate::skills::Skills;
 use crate::workspaces::refuse_own;
@@ -99,13 +99,13 @@ pub(crate) struct Metadata {
 impl Plan {
     /// Checks a request; nothing is started and nothing is kept.
     pub(crate) fn check(
-        host: &Host,
+        host: &SessionHost,
         id: SessionId,
         request: CreateSession,
         options: SessionOptions,
     ) -> Result<Self, SessionError> {
         let mut plan = Self::read(host, id, request, options)?;
-        let enlisted = plan.enlisted(&host.roster)?;
+        let enlisted = plan.enlisted(&host.config.agents)?;
         plan.refuse_what_agent_lacks(host, enlisted.agent)?;
         // Modes the agent cannot keep are told here, before there is a sandbox.
         enlisted.agent.plan(&plan.context(&enlisted, String::new()))?;
@@ -115,7 +115,7 @@ impl Plan {
 
     /// The same for a session of commands, which needs no agent.
     pub(crate) fn check_commands(
-        host: &Host,
+        host: &SessionHost,
         id: SessionId,
         request: CreateSession,
         options: SessionOptions,
@@ -133,7 +133,7 @@ impl Plan {
         Self::read(host, id, CreateSession { agent: NO_AGENT.to_owned(), ..request }, options)
     }
 
-    fn refuse_what_agent_lacks(&self, host: &Host, agent: &dyn Agent) -> Result<(), SessionError> {
+    fn refuse_what_agent_lacks(&self, host: &SessionHost, agent: &dyn Agent) -> Result<(), SessionError> {
         let refuse = |field, why| Err(SessionError::NotSupported { field, why });
         if !self.mcp.is_empty() && !agent.takes_mcp() {
             return refuse("mcp", "this agent takes no MCP servers for one session");
@@ -142,13 +142,18 @@ impl Plan {
             return refuse("skills", "this agent has no place for skills of one session");
         }
         // Without a wall the agent's home is nobody's, and what is put there would stay.
-        if !self.skills.is_empty() && host.backend.name() == "unconfined" {
+        if !self.skills.is_empty() && host.config.backend.name() == "unconfined" {
             return refuse("skills", "without a sandbox there is no place for skills of one session");
         }
         Ok(())
     }
 
-    fn read(host: &Host, id: SessionId, request: CreateSession, options: SessionOptions) -> Result<Self, SessionError> {
+    fn read(
+        host: &SessionHost,
+        id: SessionId,
+        request: CreateSession,
+        options: SessionOptions,
+    ) -> Result<Self, SessionError> {
         refuse_unkept(&request)?;
         let permission_mode = permission_mode(&request)?;
         let data = host.shelf.directory();
@@ -161,7 +166,7 @@ impl Plan {
             None => host.policy_in(directory.as_deref())?,
         };
         if let Some(name) = &request.upstream {
-            host.upstreams.find(name)?;
+            host.config.upstreams.find(name)?;
         }
         Ok(Self {
             policy_digest: policy.digest().to_owned(),
@@ -187,7 +192,7 @@ impl Plan {
     }
 
     /// Refuses a workspace that no session has, also where it was named before that was a rule.
-    pub(crate) fn refuse_own(&self, host: &Host) -> Result<(), SessionError> {
+    pub(crate) fn refuse_own(&self, host: &SessionHost) -> Result<(), SessionError> {
         let Some(path) = &self.directory else { return Ok(()) };
         let there = path.canonicalize().map_err(|source| SessionError::Directory { path: path.clone(), source })?;
         let forbidden = |why| SessionError::DirectoryNotAllowed { path: path.clone(), why };
@@ -210,7 +215,7 @@ impl Plan {
     }
 
     /// What `sandbox` keeps of the policy, and what that lets the session do.
-    pub(crate) fn effective(&self, host: &Host, sandbox: &dyn Sandbox) -> PolicyEffective {
+    pub(crate) fn effective(&self, host: &SessionHost, sandbox: &dyn Sandbox) -> PolicyEffective {
         let changed = (!self.changes.is_empty()).then(|| self.policy_at(host.shelf.now_unix_secs()));
         let now = changed.as_ref().unwrap_or(&self.policy);
         let sentences = policy::explain(now).iter().map(|sentence| PolicySentence {
@@ -228,7 +233,7 @@ impl Plan {
             let by = "the session refuses what an agent asks about; what it does unasked is not judged";
             keys.insert("tools".to_owned(), json!({"state": "weaker", "by": by}));
         }
-        PolicyEffective { backend: host.backend.name().to_owned(), keys, sentences: sentences.collect() }
+        PolicyEffective { backend: host.config.backend.name().to_owned(), keys, sentences: sentences.collect() }
     }
 
     /// What it may do at a time: the policy it was made under, with every change since.
@@ -238,7 +243,7 @@ impl Plan {
     }
 
     /// A session that ran before, from what is on record.
-    pub(crate) fn resume(host: &Host, record: &SessionRecord, started: &SessionStarted) -> Self {
+    pub(crate) fn resume(host: &SessionHost, record: &SessionRecord, started: &SessionStarted) -> Self {
         let info = &record.info;
         let metadata = started.metadata.clone().unwrap_or_default();
         let metadata: Metadata = serde_json::from_value(metadata).unwrap_or_default();
@@ -246,7 +251,7 @@ impl Plan {
         // Where the directory says what cannot be used, that is not what the session was made under.
         let (policy, policy_digest) = match host.policy_in(directory.as_deref()) {
             Ok(policy) => (policy, metadata.policy),
-            Err(_) => (host.policy.clone(), String::new()),
+            Err(_) => (host.config.policy.clone(), String::new()),
         };
         Self {
             id: info.session_id.clone(),

@@ -5,17 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use egress::Egress;
-use gateway::{Gateway, GatewayLimits, Upstream};
-use policy::EffectivePolicy;
 use protocol::{CreateSession, EventBody, Grant, PermissionId, PolicyEffective, SessionId, SessionInfo};
-use sandbox::{Sandbox, SandboxBackend};
-use store::{Clock, DataDir, DatabaseError, IdempotencyStore, Journal, OwnerId, SessionPatch, UsageGrouping, UsageRow};
+use sandbox::Sandbox;
+use store::{DataDir, DatabaseError, IdempotencyStore, Journal, OwnerId, SessionPatch, UsageGrouping, UsageRow};
 use tokio::sync::oneshot;
 
 use crate::actor::Actor;
 use crate::command::{Command, Reply};
-use crate::host::Host;
+use crate::host::SessionHost;
 use crate::left::Left;
 use crate::pending::PendingRequest;
 use crate::plan::Plan;
@@ -27,54 +24,24 @@ use crate::to_its_end::detach_on_drop;
 use crate::watched::watch;
 use crate::workbench::CommandSession;
 use crate::{
-    AcceptedMessage, DriftByAgent, HostVariables, ImportedSession, ProjectPolicy, SessionError, SessionOptions,
-    SessionTimeouts, UpstreamRegistry, UserMessage, WorkspaceAccess, drift, imported,
+    AcceptedMessage, DriftByAgent, ImportedSession, SessionError, SessionHostConfig, SessionOptions, UserMessage,
+    WorkspaceAccess, drift, imported,
 };
 
 /// Sessions that do not end in this time when the host goes away are left to the next start.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);
 
-/// What sessions are made of.
-pub struct Parts {
-    /// Where everything is kept.
-    pub directory: DataDir,
-    /// Where time comes from.
-    pub clock: Arc<dyn Clock>,
-    /// The agents that can be started.
-    pub roster: AgentRegistry,
-    /// Makes their sandboxes.
-    pub backend: Arc<dyn SandboxBackend>,
-    /// Their way to models.
-    pub gateway: Gateway,
-    /// Their way to everything else that is allowed.
-    pub egress: Egress,
-    /// The model behind it.
-    pub upstream: Arc<dyn Upstream>,
-    /// What one session may use of it.
-    pub limits: GatewayLimits,
-    /// What a session may do when nobody chose another policy for it.
-    pub policy: Arc<EffectivePolicy>,
-    /// How long a session waits for what.
-    pub timing: SessionTimeouts,
-    /// What the directory of a session makes of that policy; nothing when there is none.
-    pub project: Option<ProjectPolicy>,
-    /// Models that a session can name in place of that one.
-    pub upstreams: UpstreamRegistry,
-    /// What `env.pass` of a policy can name.
-    pub variables: HostVariables,
-}
-
 /// Every session of a data directory. Cheap to clone: all clones are the same.
 #[derive(Clone)]
 pub struct Sessions {
-    pub(crate) host: Arc<Host>,
+    pub(crate) host: Arc<SessionHost>,
 }
 
 impl Sessions {
     /// Opens the sessions of a data directory. What others left behind stays as it is until [`Self::recover`].
-    pub fn open(parts: Parts) -> Result<Self, SessionError> {
-        let shelf = Shelf::open(parts.directory.clone(), parts.clock.clone())?;
-        Ok(Self { host: Arc::new(Host::new(parts, shelf)) })
+    pub fn open(config: SessionHostConfig) -> Result<Self, SessionError> {
+        let shelf = Shelf::open(config.data_dir.clone(), config.clock.clone())?;
+        Ok(Self { host: Arc::new(SessionHost::new(config, shelf)) })
     }
 
     /// This process, as others find it in the list of sessions.
@@ -84,7 +51,7 @@ impl Sessions {
 
     /// The agents that can be started.
     pub fn roster(&self) -> &AgentRegistry {
-        &self.host.roster
+        &self.host.config.agents
     }
 
     /// How often each version of each agent was not understood, in all sessions of the data directory.
@@ -94,7 +61,7 @@ impl Sessions {
 
     /// What the egress proxy did for all sessions, since this process started.
     pub fn egress_totals(&self) -> egress::EgressTotals {
-        self.host.egress.totals()
+        self.host.config.egress.totals()
     }
 
     /// Makes a session and starts its agent. Of two who make the same id at once, one succeeds.
@@ -227,8 +194,9 @@ impl Sessions {
 
     /// The models an agent can be given: those that are served and that the policy allows.
     pub fn models(&self) -> Vec<String> {
-        let allowed = |model: &String| self.host.policy.decide(&policy::Action::Model(model.clone())).is_allowed();
-        self.host.upstream.models().into_iter().filter(allowed).collect()
+        let allowed =
+            |model: &String| self.host.config.policy.decide(&policy::Action::Model(model.clone())).is_allowed();
+        self.host.config.upstream.models().into_iter().filter(allowed).collect()
     }
 
     /// The record of a session. Everybody who asks while somebody holds it gets the same one.
@@ -279,7 +247,7 @@ impl Sessions {
     /// What was used since a time in milliseconds, one row a session, account, user, agent, model or day.
     pub async fn usage(&self, by: UsageGrouping, since_ms: i64) -> Result<Vec<UsageRow>, SessionError> {
         let host = self.host.clone();
-        blocking(move || Ok(host.gateway.ledger().usage(by, since_ms)?)).await
+        blocking(move || Ok(host.config.gateway.ledger().usage(by, since_ms)?)).await
     }
 
     /// What one session used, from its beginning; nothing yet when it made no call. One from a bundle was paid for
@@ -302,7 +270,7 @@ impl Sessions {
         let host = self.host.clone();
         host.shelf.keep_spares();
         blocking(move || {
-            let reconciled = host.gateway.settle_unknown(host.shelf.directory())?;
+            let reconciled = host.config.gateway.settle_unknown(host.shelf.directory())?;
             tracing::debug!(?reconciled, "looked up calls that were never settled");
             recovery::recover(&host.shelf)
         })

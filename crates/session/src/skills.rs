@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::SessionError;
-use crate::host::Host;
+use crate::host::SessionHost;
 use crate::plan::Plan;
 use crate::shelf::Shelf;
 
@@ -151,7 +151,7 @@ pub(crate) struct Equipment(Vec<Skill>);
 
 impl Equipment {
     /// Fetches what a plan asks for; what was fetched for the session before is taken again.
-    pub(crate) async fn fetch(host: &Host, plan: &Plan) -> Result<Self, SessionError> {
+    pub(crate) async fn fetch(host: &SessionHost, plan: &Plan) -> Result<Self, SessionError> {
         let mut all: Vec<Skill> = Vec::new();
         for (index, source) in plan.skills.sources.iter().enumerate() {
             let folder = kept(&host.shelf, &plan.id).join(index.to_string());
@@ -192,11 +192,11 @@ impl Equipment {
 
 impl Source {
     /// The folder that holds the source, fetched if it is somewhere else.
-    async fn bring(&self, folder: &Path, host: &Host, plan: &Plan) -> Result<PathBuf, SkillError> {
+    async fn bring(&self, folder: &Path, host: &SessionHost, plan: &Plan) -> Result<PathBuf, SkillError> {
         if self.kind == SourceKind::Local {
             return self.local()?.canonicalize().map_err(|error| self.unfetched(&error));
         }
-        let opened = Way::open(&host.egress, plan.id.clone(), plan.policy.clone());
+        let opened = Way::open(&host.config.egress, plan.id.clone(), plan.policy.clone());
         let way = opened.map_err(|error| SkillError::Fetch {
             source_name: self.place.clone(),
             why: format!("there is no way out: {error}"),

@@ -21,7 +21,7 @@ use store::{Journal, SessionPatch};
 use crate::SessionError;
 use crate::actor::summary;
 use crate::doors::{Doors, Keys};
-use crate::host::Host;
+use crate::host::SessionHost;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
 use crate::seat::{Departure, Seat};
@@ -79,7 +79,7 @@ pub enum ArtifactError {
 
 /// A sandbox with a gateway, and a record of what is run in it.
 pub struct CommandSession {
-    host: Arc<Host>,
+    host: Arc<SessionHost>,
     seat: Arc<Seat>,
     plan: Plan,
     recorder: Recorder,
@@ -92,7 +92,7 @@ pub struct CommandSession {
 }
 
 impl CommandSession {
-    pub(crate) async fn open(host: &Arc<Host>, plan: Plan) -> Result<Self, SessionError> {
+    pub(crate) async fn open(host: &Arc<SessionHost>, plan: Plan) -> Result<Self, SessionError> {
         plan.refuse_own(host)?;
         let keys = Keys::make(host, &plan)?;
         let mut inside = Inside::of(host, &plan, &keys.token)?;
@@ -105,14 +105,14 @@ impl CommandSession {
             host.leave(&seat);
         })?;
         doors.tell(&mut inside.env);
-        host.variables.pass(&plan.policy, &mut inside.env);
+        host.config.variables.pass(&plan.policy, &mut inside.env);
         let stopping = Stopping::watch(&host.tasks, &seat, commands);
         let host = host.clone();
         Ok(Self { host, seat, plan, recorder, sandbox, doors, inside, stopping, beside: Mutex::default() })
     }
 
     async fn make(
-        host: &Arc<Host>,
+        host: &Arc<SessionHost>,
         seat: &Arc<Seat>,
         plan: &Plan,
         inside: &mut Inside,
@@ -121,7 +121,7 @@ impl CommandSession {
         let equipment = Equipment::fetch(host, plan).await?;
         inside.mounts.extend(equipment.mounts());
         let spec = plan.sandbox(std::mem::take(&mut inside.mounts), std::mem::take(&mut inside.files));
-        let sandbox = host.backend.create(spec).await?;
+        let sandbox = host.config.backend.create(spec).await?;
         let registered = async {
             equipment.put(&*sandbox, inside.skill_root).await?;
             Self::register(host, seat, plan, &*sandbox, keys)
@@ -137,7 +137,7 @@ impl CommandSession {
 
     /// Puts the session, its sandbox and its task on record and opens the gateway for them.
     fn register(
-        host: &Arc<Host>,
+        host: &Arc<SessionHost>,
         seat: &Arc<Seat>,
         plan: &Plan,
         sandbox: &dyn Sandbox,

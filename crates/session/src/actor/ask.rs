@@ -78,13 +78,13 @@ impl Actor {
     }
 
     fn keep_permission(&mut self, permission: Permission, event: &Event) {
-        let patience = self.host.timing.permission;
+        let patience = self.host.config.timeouts.permission;
         let told = told(event, patience, Request::Permission(permission.clone()));
         self.pending.ask_permission(permission, told);
     }
 
     fn keep_question(&mut self, question: Question, event: &Event) {
-        let patience = self.host.timing.question;
+        let patience = self.host.config.timeouts.question;
         let told = told(event, patience, Request::Question(question.clone()));
         self.pending.ask_question(question, told);
     }

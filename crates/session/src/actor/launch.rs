@@ -14,7 +14,7 @@ use super::{Actor, Quiet, Settling};
 use crate::SessionError;
 use crate::command::Command;
 use crate::doors::{Doors, Keys};
-use crate::host::Host;
+use crate::host::SessionHost;
 use crate::left::Left;
 use crate::live::Live;
 use crate::pending::Pending;
@@ -31,7 +31,7 @@ use crate::turn::Phase;
 impl Actor {
     /// Makes a new session, which from then on is served by a task of its own.
     pub(crate) async fn begin(
-        host: Arc<Host>,
+        host: Arc<SessionHost>,
         seat: Arc<Seat>,
         plan: Plan,
         commands: mpsc::Receiver<Box<Command>>,
@@ -51,7 +51,7 @@ impl Actor {
     }
 
     /// Serves a session that ran before; its agent starts with the next message.
-    pub(crate) async fn resume(host: Arc<Host>, seat: Arc<Seat>, commands: mpsc::Receiver<Box<Command>>) {
+    pub(crate) async fn resume(host: Arc<SessionHost>, seat: Arc<Seat>, commands: mpsc::Receiver<Box<Command>>) {
         let error = match Box::pin(Self::remember(&host, &seat)).await {
             Ok(actor) => return actor.run(commands).await,
             Err(error) => Box::pin(set_aside(&host, &seat, error)).await,
@@ -67,7 +67,11 @@ impl Actor {
         tracing::warn!(session = %seat.id, %error, "a session cannot go on");
     }
 
-    async fn make(host: &Arc<Host>, seat: &Arc<Seat>, plan: Plan) -> Result<(Box<Self>, SessionRecord), SessionError> {
+    async fn make(
+        host: &Arc<SessionHost>,
+        seat: &Arc<Seat>,
+        plan: Plan,
+    ) -> Result<(Box<Self>, SessionRecord), SessionError> {
         let (sandbox, keys) = sandbox(host, &plan).await?;
         let entered = host.shelf.enter(&plan.entry(host.shelf.owner.id().clone()));
         let (journal, record) = match entered {
@@ -92,7 +96,7 @@ impl Actor {
         }
     }
 
-    async fn remember(host: &Arc<Host>, seat: &Arc<Seat>) -> Result<Box<Self>, SessionError> {
+    async fn remember(host: &Arc<SessionHost>, seat: &Arc<Seat>) -> Result<Box<Self>, SessionError> {
         let (shelf, id) = (host.shelf.clone(), seat.id.clone());
         let read = move || {
             let mut record = shelf.index.get(&id)?;
@@ -120,7 +124,7 @@ impl Actor {
         Ok(actor)
     }
 
-    fn new(host: Arc<Host>, seat: Arc<Seat>, plan: Plan, journal: Arc<FileJournal>) -> Box<Self> {
+    fn new(host: Arc<SessionHost>, seat: Arc<Seat>, plan: Plan, journal: Arc<FileJournal>) -> Box<Self> {
         // The seat is new, so nothing was set before.
         let _ = seat.journal.set(journal.clone());
         Box::new(Self {
@@ -174,7 +178,7 @@ impl Actor {
         };
         let sandbox: Arc<dyn Sandbox> = sandbox.into();
         self.seat.house(&sandbox);
-        let live = Live::new(dialogue, sandbox, doors, process, self.host.timing.exit_grace);
+        let live = Live::new(dialogue, sandbox, doors, process, self.host.config.timeouts.exit_grace);
         let live = self.live.insert(live);
         self.woken = true;
         let outputs = live.dialogue.open();
@@ -203,11 +207,11 @@ impl Actor {
         };
         self.recorder.started(self.plan.effective(&self.host, sandbox), registered)?;
         let doors = Doors::open(&self.host, &self.plan, &self.recorder, sandbox, &keys)?;
-        let enlisted = self.plan.enlisted(&self.host.roster)?;
+        let enlisted = self.plan.enlisted(&self.host.config.agents)?;
         let context = self.plan.context(&enlisted, keys.token);
         let mut launch = enlisted.agent.plan(&context)?;
         doors.tell(&mut launch.env);
-        self.host.variables.pass(&self.plan.policy, &mut launch.env);
+        self.host.config.variables.pass(&self.plan.policy, &mut launch.env);
         // The first start of a fork goes on where another session stood.
         if self.plan.epoch > 1 || self.plan.forked_from.is_some() {
             self.restore_changes(sandbox).await?;
@@ -222,7 +226,7 @@ impl Actor {
 }
 
 /// A journal that turned out to be damaged is put aside, as at the start of a host.
-async fn set_aside(host: &Arc<Host>, seat: &Seat, error: SessionError) -> SessionError {
+async fn set_aside(host: &Arc<SessionHost>, seat: &Seat, error: SessionError) -> SessionError {
     let (shelf, id) = (host.shelf.clone(), seat.id.clone());
     let looked = blocking(move || Ok(recovery::set_damaged_aside(&shelf, &id, error))).await;
     looked.unwrap_or_else(|error| error)
@@ -230,7 +234,7 @@ async fn set_aside(host: &Arc<Host>, seat: &Seat, error: SessionError) -> Sessio
 
 /// Keeps how the workspace is now, for a replay. Beside the start of the agent: nobody waits for it, and in the
 /// modes in which the agent could be faster the layer below stays as it is.
-fn keep_origin(host: &Arc<Host>, plan: &Plan) {
+fn keep_origin(host: &Arc<SessionHost>, plan: &Plan) {
     let Some(directory) = plan.directory.clone() else { return };
     let (path, id) = (host.shelf.directory().origin(&plan.id), plan.id.clone());
     host.tasks.spawn_blocking(move || {
@@ -241,18 +245,18 @@ fn keep_origin(host: &Arc<Host>, plan: &Plan) {
 }
 
 /// Makes the sandbox of a plan, and the keys to its ways out.
-async fn sandbox(host: &Host, plan: &Plan) -> Result<(Box<dyn Sandbox>, Keys), SessionError> {
+async fn sandbox(host: &SessionHost, plan: &Plan) -> Result<(Box<dyn Sandbox>, Keys), SessionError> {
     if plan.policy.digest() != plan.policy_digest {
         return Err(SessionError::PolicyChanged(plan.id.clone()));
     }
     plan.refuse_own(host)?;
     let keys = Keys::make(host, plan)?;
-    let enlisted = plan.enlisted(&host.roster)?;
+    let enlisted = plan.enlisted(&host.config.agents)?;
     let mut launch = enlisted.agent.plan(&plan.context(&enlisted, keys.token.clone()))?;
     let equipment = Equipment::fetch(host, plan).await?;
     launch.mounts.extend(equipment.mounts());
     launch.files.extend(keys.files());
-    let sandbox = host.backend.create(plan.sandbox(launch.mounts, launch.files)).await?;
+    let sandbox = host.config.backend.create(plan.sandbox(launch.mounts, launch.files)).await?;
     match equipment.put(&*sandbox, enlisted.agent.skill_root()).await {
         Ok(()) => Ok((sandbox, keys)),
         Err(error) => {

@@ -26,7 +26,7 @@ impl Actor {
     /// Keeps what the agent remembers. The turn ends either way: what was lost is told when it is missed.
     pub(super) async fn keep_memory(&mut self) {
         let Some(sandbox) = self.live.as_ref().map(Live::sandbox) else { return };
-        let Ok(enlisted) = self.plan.enlisted(&self.host.roster) else { return };
+        let Ok(enlisted) = self.plan.enlisted(&self.host.config.agents) else { return };
         let Ok(launch) = enlisted.agent.plan(&self.plan.context(&enlisted, String::new())) else { return };
         if launch.memory.folders.is_empty() {
             return;

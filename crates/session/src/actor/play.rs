@@ -115,7 +115,7 @@ impl Actor {
     }
 
     pub(super) async fn ask_to_stop(&mut self) -> Result<(), SessionError> {
-        self.stop_by = Some(Instant::now() + self.host.timing.stop_grace);
+        self.stop_by = Some(Instant::now() + self.host.config.timeouts.stop_grace);
         let refusals = self.refuse_pending("turn_interrupted")?;
         // An agent that heard the refusals first would go on to something else, and might finish before it heard the rest.
         let mut outputs = self.live.as_mut().map(|live| live.dialogue.interrupt()).unwrap_or_default();

@@ -3,17 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use agents::MockAgent;
 use gateway::{ModelScriptError, PriceTable, PriceTableError, ScriptedUpstream, Upstream};
 use policy::{BaseLayer, CeilingLayer, EffectivePolicy, Preset};
 use sandbox::{
     ContainerBackend, ContainerSettings, EngineKind, FallbackBackend, JailBackend, SandboxBackend, SandboxError,
     UnconfinedBackend,
 };
+use store::{DataDir, SystemClock};
 use tokio::sync::OnceCell;
 
 use super::{AgentClient, Inner};
 use crate::{
-    BillingSettings, HostVariables, SessionError, SessionOptions, SessionTimeouts, Setup, UpstreamRegistry, way_out,
+    AgentRegistry, BillingSettings, HostVariables, SessionError, SessionHostConfig, SessionOptions, SessionTimeouts,
+    Sessions, UpstreamRegistry, system_egress,
 };
 
 /// Where agents run.
@@ -180,22 +183,28 @@ impl AgentClientBuilder {
             Some(accounts) => accounts,
             None => BillingSettings { prices: PriceTable::built_in()?, ..BillingSettings::default() },
         };
-        let (mock_program, timing) = (self.mock_program, self.timing);
-        let egress = way_out(Vec::new());
-        let setup = Setup {
-            data_dir,
-            mock_program,
-            backend,
-            upstream,
-            policy,
-            accounts,
-            egress,
-            timing,
-            project: None,
-            upstreams: UpstreamRegistry::default(),
-            variables: self.variables,
+        let agents = AgentRegistry::default().with_installed(data_dir.clone());
+        let agents = match self.mock_program {
+            Some(program) => agents.with(&MockAgent, program),
+            None => agents,
         };
-        let inner = Inner { sessions: setup.open()?, agent, options: self.options, recovered: OnceCell::new() };
+        let data_dir = DataDir::open(&data_dir).map_err(SessionError::from)?;
+        let sessions = Sessions::open(SessionHostConfig {
+            gateway: accounts.open_gateway(&data_dir)?,
+            gateway_limits: accounts.limits,
+            data_dir,
+            clock: Arc::new(SystemClock),
+            agents,
+            backend,
+            egress: system_egress(Vec::new()),
+            upstream,
+            upstreams: UpstreamRegistry::default(),
+            policy,
+            project_policy: None,
+            timeouts: self.timing,
+            variables: self.variables,
+        })?;
+        let inner = Inner { sessions, agent, options: self.options, recovered: OnceCell::new() };
         Ok(AgentClient { inner: Arc::new(inner) })
     }
 }

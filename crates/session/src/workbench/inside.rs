@@ -8,7 +8,7 @@ use sandbox::{ExecSpec, MODEL_URL, Sandbox};
 
 use super::{ArtifactError, SessionCommand};
 use crate::SessionError;
-use crate::host::Host;
+use crate::host::SessionHost;
 use crate::plan::Plan;
 
 /// The longest artifact that is read.
@@ -26,8 +26,8 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    pub(super) fn of(host: &Host, plan: &Plan, token: &str) -> Result<Self, SessionError> {
-        let Ok(enlisted) = plan.enlisted(&host.roster) else { return Ok(Self::without_agent(plan, token)) };
+    pub(super) fn of(host: &SessionHost, plan: &Plan, token: &str) -> Result<Self, SessionError> {
+        let Ok(enlisted) = plan.enlisted(&host.config.agents) else { return Ok(Self::without_agent(plan, token)) };
         let launch = enlisted.agent.plan(&plan.context(&enlisted, token.to_owned()))?;
         let words = words(enlisted.agent.package().map(|package| package.program), &launch);
         let mut env = launch.env;

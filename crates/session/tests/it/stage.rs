@@ -9,8 +9,8 @@ use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
 use protocol::{CreateSession, Event, EventBody, SessionId, SessionInfo, TurnOutcome};
 use sandbox::UnconfinedBackend;
 use session::{
-    AcceptedMessage, AgentRegistry, HostVariables, Parts, SessionError, SessionOptions, SessionTimeouts, Sessions,
-    UpstreamRegistry, UserMessage,
+    AcceptedMessage, AgentRegistry, HostVariables, SessionError, SessionHostConfig, SessionOptions, SessionTimeouts,
+    Sessions, UpstreamRegistry, UserMessage,
 };
 use store::{DataDir, Durability, JournalTail, SqliteLedger, SystemClock};
 use tempfile::TempDir;
@@ -33,18 +33,18 @@ impl Stage {
     /// Sessions on a data directory that was used before.
     pub(crate) fn on(directory: Arc<TempDir>, timing: SessionTimeouts) -> Self {
         let data = DataDir::open(directory.path().join("data")).unwrap();
-        let sessions = Sessions::open(Parts {
+        let sessions = Sessions::open(SessionHostConfig {
             gateway: gateway(&data),
-            directory: data,
+            data_dir: data,
             clock: Arc::new(SystemClock),
-            roster: AgentRegistry::default().with(&MockAgent, std::env::current_exe().unwrap()),
+            agents: AgentRegistry::default().with(&MockAgent, std::env::current_exe().unwrap()),
             backend: Arc::new(UnconfinedBackend::new(directory.path().join("scratch"))),
             upstream: Arc::new(ScriptedUpstream::demo().unwrap()),
-            limits: GatewayLimits::default(),
+            gateway_limits: GatewayLimits::default(),
             policy: policy(),
             egress: egress::Egress::default(),
-            timing,
-            project: None,
+            timeouts: timing,
+            project_policy: None,
             upstreams: UpstreamRegistry::default(),
             variables: HostVariables::default(),
         });
