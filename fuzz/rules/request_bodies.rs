@@ -64,8 +64,12 @@ impl Api {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let router = {
             let _inside = runtime.enter();
-            app(Sessions::open(config).unwrap(), ServerConfig::new(AuthMode::None), tokio_util::sync::CancellationToken::new())
-                .unwrap()
+            app(
+                Sessions::open(config).unwrap(),
+                ServerConfig::new(AuthMode::None),
+                tokio_util::sync::CancellationToken::new(),
+            )
+            .unwrap()
         };
         Self { runtime, router }
     }

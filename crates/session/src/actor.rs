@@ -305,7 +305,7 @@ impl Actor {
     async fn await_accounts(&mut self, outcome: TurnOutcome) {
         // Who stopped an agent stopped its calls in the middle: they are read to their end without anybody waiting.
         if matches!(outcome, TurnOutcome::Completed | TurnOutcome::Failed) {
-            let _ = tokio::time::timeout(self.host.config.timeouts.accounts, self.recorder.turn.accounted()).await;
+            let _ = tokio::time::timeout(self.host.config.timeouts.billing, self.recorder.turn.accounted()).await;
         }
     }
 

@@ -43,7 +43,7 @@ impl Sessions {
             let (policy, bodies) = look_through(&*journal)?;
             bundle.add("policy.json", &policy)?;
             let changes = SessionChanges::open(directory, id).map_err(SessionError::Changes)?;
-            if changes.is_there() {
+            if changes.exists() {
                 let stat = changes.stat().map_err(SessionError::Changes)?;
                 bundle.add(LIST, &serde_json::to_vec_pretty(&stat).unwrap_or_default())?;
                 bundle.add(DIFF, changes.patch().map_err(SessionError::Changes)?.as_bytes())?;
@@ -146,16 +146,18 @@ fn check_journal(path: &Path, info: &SessionInfo) -> Result<bool, SessionError> 
     let verified = verify(path).map_err(|error| match error {
         // Where it lies here is nobody's business.
         JournalError::Damaged { line, flaw, .. } => {
-            SessionError::Bundle(format!("line {line} of its journal is damaged: {flaw}"))
+            SessionError::InvalidBundle(format!("line {line} of its journal is damaged: {flaw}"))
         }
         other => SessionError::Journal(other),
     })?;
     if verified.session.as_ref() != Some(&info.session_id) || verified.torn_bytes > 0 {
-        return Err(SessionError::Bundle("its journal is not whole, or is another session's".to_owned()));
+        return Err(SessionError::InvalidBundle("its journal is not whole, or is another session's".to_owned()));
     }
     if verified.records != info.event_count {
         let (said, found) = (info.event_count, verified.records);
-        return Err(SessionError::Bundle(format!("session.json speaks of {said} events, its journal has {found}")));
+        return Err(SessionError::InvalidBundle(format!(
+            "session.json speaks of {said} events, its journal has {found}"
+        )));
     }
     Ok(verified.ended)
 }

@@ -21,14 +21,14 @@ pub enum SessionChanges {
     /// By its sandbox, and it can be applied.
     Saved(SavedChanges),
     /// By its bundle, and it can be looked at.
-    Told(ImportedSession),
+    Imported(ImportedSession),
 }
 
 impl SessionChanges {
     /// What the session `id` changed.
     pub fn open(directory: &DataDir, id: &SessionId) -> io::Result<Self> {
         if let Some(imported) = ImportedSession::find(directory, id) {
-            return Ok(Self::Told(imported));
+            return Ok(Self::Imported(imported));
         }
         match SavedChanges::open(&directory.changes(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::None),
@@ -37,7 +37,7 @@ impl SessionChanges {
     }
 
     /// Whether something was kept, be it that nothing changed.
-    pub fn is_there(&self) -> bool {
+    pub fn exists(&self) -> bool {
         !matches!(self, Self::None)
     }
 
@@ -46,7 +46,7 @@ impl SessionChanges {
         match self {
             Self::None => Ok(Vec::new()),
             Self::Saved(saved) => saved.stat(),
-            Self::Told(imported) => imported.stat(),
+            Self::Imported(imported) => imported.stat(),
         }
     }
 
@@ -55,7 +55,7 @@ impl SessionChanges {
         match self {
             Self::None => Ok(String::new()),
             Self::Saved(saved) => render_diff(saved, None),
-            Self::Told(imported) => imported.patch(),
+            Self::Imported(imported) => imported.patch(),
         }
     }
 }
@@ -85,7 +85,7 @@ impl Sessions {
             let mut saved = match SessionChanges::open(sessions.directory(), &id).map_err(SessionError::Changes)? {
                 SessionChanges::None => return Ok(ApplyReport { changes: Vec::new() }),
                 SessionChanges::Saved(saved) => saved,
-                SessionChanges::Told(_) => {
+                SessionChanges::Imported(_) => {
                     let why = "the session came from a bundle, and its files are where they were made";
                     return Err(SessionError::NotSupported { field: "apply", why });
                 }
@@ -129,6 +129,6 @@ impl Sessions {
 
     /// Fails for a session whose agent may still write.
     fn at_rest(&self, id: &SessionId) -> Result<(), SessionError> {
-        if self.get(id)?.ended { Ok(()) } else { Err(SessionError::StillOpen(id.clone())) }
+        if self.get(id)?.ended { Ok(()) } else { Err(SessionError::NotEnded(id.clone())) }
     }
 }

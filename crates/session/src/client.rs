@@ -128,7 +128,7 @@ impl AgentClient {
     }
 
     /// A client over sessions that a host has opened, and put in order, before.
-    pub fn over(sessions: Sessions, agent: impl Into<String>, options: SessionOptions) -> Self {
+    pub fn from_sessions(sessions: Sessions, agent: impl Into<String>, options: SessionOptions) -> Self {
         let recovered = OnceCell::new_with(Some(()));
         Self { inner: Arc::new(Inner { sessions, agent: agent.into(), options, recovered }) }
     }

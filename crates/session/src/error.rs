@@ -43,7 +43,7 @@ pub enum SessionError {
     MessageIdReused(String),
     /// There is not one answer for each thing that was asked.
     #[error("question `{id}` asks for {wanted} answers, and {given} were given")]
-    AnswersMisfit {
+    WrongAnswerCount {
         /// The question.
         id: QuestionId,
         /// How many things it asks.
@@ -71,7 +71,7 @@ pub enum SessionError {
     MessageNotFound(TurnId),
     /// Unknown, or revoked before.
     #[error("session `{id}` has no grant `{grant}`")]
-    NoGrant {
+    GrantNotFound {
         /// The session.
         id: SessionId,
         /// As the client named it.
@@ -79,10 +79,10 @@ pub enum SessionError {
     },
     /// Its workspace is in a sandbox, and it has none now.
     #[error("session `{0}` sleeps: its agent and its sandbox do not run")]
-    Asleep(SessionId),
+    NotRunning(SessionId),
     /// What was sent cannot be taken in as a session.
     #[error("this is no bundle of a session: {0}")]
-    Bundle(String),
+    InvalidBundle(String),
     /// The bundle of a session could not be written or read.
     #[error("cannot {doing} the bundle")]
     BundleFile {
@@ -160,7 +160,7 @@ pub enum SessionError {
     Changes(#[source] std::io::Error),
     /// Its agent may still write what is to be applied or forgotten.
     #[error("session `{0}` has not ended")]
-    StillOpen(SessionId),
+    NotEnded(SessionId),
     /// What the agent changed was not applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -211,10 +211,10 @@ pub enum SessionError {
     Unreadable(SessionId),
     /// Another process of this data directory runs it.
     #[error("session `{0}` is run by another process")]
-    RunElsewhere(SessionId),
+    RunByAnotherProcess(SessionId),
     /// A replay has no model to go on with.
     #[error("session `{0}` was a replay, and a replay does not go on")]
-    ReplayOver(SessionId),
+    ReplayFinished(SessionId),
     /// The host is shutting down.
     #[error("the host is shutting down")]
     ShuttingDown,
@@ -230,10 +230,10 @@ impl SessionError {
         match self {
             Self::NotFound(_) => ProblemCode::SessionNotFound,
             Self::AlreadyExists(_) | Self::IdUsed(_) => ProblemCode::SessionAlreadyExists,
-            Self::Ended(_) | Self::ReplayOver(_) | Self::Journal(JournalError::Ended) => ProblemCode::SessionEnded,
+            Self::Ended(_) | Self::ReplayFinished(_) | Self::Journal(JournalError::Ended) => ProblemCode::SessionEnded,
             Self::TurnRunning(_) | Self::QueueFull { .. } => ProblemCode::TurnRunning,
             Self::MessageIdReused(_) => ProblemCode::IdempotencyKeyReused,
-            Self::StillOpen(_) => ProblemCode::SessionOpen,
+            Self::NotEnded(_) => ProblemCode::SessionOpen,
             Self::Apply(error) => error.code(),
             Self::PermissionNotPending(_) => ProblemCode::PermissionNotPending,
             Self::PermissionNotFound(_) => ProblemCode::PermissionNotFound,
@@ -241,9 +241,9 @@ impl SessionError {
             Self::QuestionNotFound(_) => ProblemCode::QuestionNotFound,
             Self::MessageNotQueued(_) => ProblemCode::MessageNotQueued,
             Self::MessageNotFound(_) => ProblemCode::MessageNotFound,
-            Self::NoGrant { .. } => ProblemCode::GrantNotFound,
-            Self::Asleep(_) => ProblemCode::SandboxGone,
-            Self::Bundle(_) => ProblemCode::BundleInvalid,
+            Self::GrantNotFound { .. } => ProblemCode::GrantNotFound,
+            Self::NotRunning(_) => ProblemCode::SandboxGone,
+            Self::InvalidBundle(_) => ProblemCode::BundleInvalid,
             Self::UnknownAgent(_) => ProblemCode::UnsupportedAgent,
             Self::Skills(SkillError::Denied { .. }) => ProblemCode::PolicyDenied,
             Self::NotSupported { .. }
@@ -253,7 +253,7 @@ impl SessionError {
             | Self::Directory { .. }
             | Self::Agent(AgentError::McpTransport { .. })
             | Self::Mcp(_)
-            | Self::AnswersMisfit { .. }
+            | Self::WrongAnswerCount { .. }
             | Self::Skills(_) => ProblemCode::InvalidRequest,
             Self::DirectoryNotAllowed { .. } => ProblemCode::DirectoryNotAllowed,
             Self::Agent(AgentError::ModeNotSupported { .. }) => ProblemCode::ModeNotSupported,
@@ -263,7 +263,7 @@ impl SessionError {
             Self::PolicyChanged(_) => ProblemCode::PolicyWideningDenied,
             Self::Policy(error) => error.code(),
             Self::Widening(error) => error.code(),
-            Self::RunElsewhere(_) => ProblemCode::DataDirInUse,
+            Self::RunByAnotherProcess(_) => ProblemCode::DataDirInUse,
             Self::Damaged { .. } | Self::Journal(JournalError::Damaged { .. }) => ProblemCode::JournalDamaged,
             Self::Index(error) => error.code(),
             Self::DataDir(error) => error.code(),
@@ -283,7 +283,7 @@ impl SessionError {
         match self {
             Self::NotFound(_) | Self::IdUsed(_) => Some("viv sessions ls".to_owned()),
             Self::PermissionNotFound(_) | Self::QuestionNotFound(_) => Some("viv perms ls".to_owned()),
-            Self::Asleep(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),
+            Self::NotRunning(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),
             Self::UnknownAgent(_) => Some("viv agents ls".to_owned()),
             Self::NotInstalled { agent, version } => Some(install(agent, version.as_deref())),
             Self::Agent(AgentError::NodeMissing(agent)) => Some(install(agent, None)),
@@ -296,7 +296,7 @@ impl SessionError {
             Self::DirectoryNotAllowed { .. } => {
                 Some("mkdir -p ~/work && viv run mock hello --workspace ~/work".to_owned())
             }
-            Self::StillOpen(id) => Some(format!("viv sessions stop {id}")),
+            Self::NotEnded(id) => Some(format!("viv sessions stop {id}")),
             Self::Damaged { id, .. } => Some(format!("viv sessions rm {id}")),
             Self::Sandbox(SandboxError::Unavailable { fix, .. }) => Some(fix.clone()),
             Self::Sandbox(_) => Some("viv doctor".to_owned()),
@@ -334,7 +334,7 @@ impl From<SessionIndexError> for SessionError {
     fn from(error: SessionIndexError) -> Self {
         match error {
             SessionIndexError::AlreadyExists(id) => Self::AlreadyExists(id),
-            SessionIndexError::OwnedByAnother(id) => Self::RunElsewhere(id),
+            SessionIndexError::OwnedByAnother(id) => Self::RunByAnotherProcess(id),
             SessionIndexError::NotFound(reference) => match SessionId::new(reference.clone()) {
                 Ok(id) => Self::NotFound(id),
                 Err(_) => Self::Index(SessionIndexError::NotFound(reference)),

@@ -60,7 +60,7 @@ enum Look {
 
 impl Sessions {
     /// The events of all sessions.
-    pub async fn everything(&self) -> Result<Arc<GlobalFeed>, SessionError> {
+    pub async fn global_feed(&self) -> Result<Arc<GlobalFeed>, SessionError> {
         let host = self.host.clone();
         let everything = blocking(move || host.everything(GlobalFeed::open)).await?;
         everything.look(Look::Everywhere).await?;

@@ -26,7 +26,7 @@ pub struct SessionOptions {
     /// It plays a recorded session again.
     pub replay: Option<ReplaySession>,
     /// What does not count when a session is played again; only what no two runs have in common when there is none.
-    pub normal: Option<Arc<RequestNormalizer>>,
+    pub normalizer: Option<Arc<RequestNormalizer>>,
     /// The directories of the host that may be named for it.
     pub workspaces: WorkspaceAccess,
 }

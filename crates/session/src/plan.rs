@@ -272,7 +272,7 @@ impl Plan {
                 task_name: metadata.task_name,
                 dependencies: metadata.dependencies,
                 replay: None,
-                normal: None,
+                normalizer: None,
                 workspaces: WorkspaceAccess::Any,
             },
             replay_is_over: metadata.replay_of.is_some(),

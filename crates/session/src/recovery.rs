@@ -19,7 +19,7 @@ pub(crate) fn recover(shelf: &Shelf) -> Result<Vec<SessionId>, SessionError> {
         let id = orphan.info.session_id.clone();
         match recover_one(shelf, &orphan) {
             Ok(true) => recovered.push(id),
-            Ok(false) | Err(SessionError::RunElsewhere(_) | SessionError::Damaged { .. }) => {}
+            Ok(false) | Err(SessionError::RunByAnotherProcess(_) | SessionError::Damaged { .. }) => {}
             // One journal that cannot be read must not keep the others from going on.
             Err(error) => tracing::error!(session = %id, %error, "cannot recover a session"),
         }

@@ -84,10 +84,10 @@ pub enum ReplaySessionError {
     },
     /// What its model said is not all there.
     #[error("what the model said cannot be had")]
-    Tape(#[from] ReplayError),
+    Recording(#[from] ReplayError),
     /// What should not count cannot be told.
     #[error("the rules of what does not count cannot be used")]
-    Rules(#[from] NormalizerError),
+    NormalizerRules(#[from] NormalizerError),
     /// A step failed as it would in any session.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -98,8 +98,8 @@ impl ReplaySessionError {
     pub fn code(&self) -> ProblemCode {
         match self {
             Self::Session(error) => error.code(),
-            Self::Rules(_) => ProblemCode::ConfigInvalid,
-            Self::NeverStarted(_) | Self::Policy(_) | Self::Workspace { .. } | Self::Tape(_) => {
+            Self::NormalizerRules(_) => ProblemCode::ConfigInvalid,
+            Self::NeverStarted(_) | Self::Policy(_) | Self::Workspace { .. } | Self::Recording(_) => {
                 ProblemCode::ReplayImpossible
             }
         }
@@ -159,7 +159,7 @@ impl SessionRecording {
 
     fn check_workspace(&self, directory: Option<&PathBuf>) -> Result<(), ReplaySessionError> {
         let (Some(origin), Some(directory)) = (&self.origin, directory) else { return Ok(()) };
-        let differences = origin.differences(&WorkspaceOrigin::look(directory));
+        let differences = origin.differences(&WorkspaceOrigin::scan(directory));
         if differences.is_empty() {
             return Ok(());
         }

@@ -80,7 +80,7 @@ impl Seat {
             Some(Departure::NotMade) => SessionError::NotFound(self.id.clone()),
             Some(Departure::Ended) => SessionError::Ended(self.id.clone()),
             Some(Departure::Damaged) => recovery::damaged(&self.id),
-            Some(Departure::RunElsewhere) => SessionError::RunElsewhere(self.id.clone()),
+            Some(Departure::RunElsewhere) => SessionError::RunByAnotherProcess(self.id.clone()),
             Some(Departure::Unreadable) => SessionError::Unreadable(self.id.clone()),
             // A task goes without a word only with the runtime it ran on.
             Some(Departure::HostCloses) | None => SessionError::ShuttingDown,

@@ -50,7 +50,7 @@ impl Sessions {
     }
 
     /// The agents that can be started.
-    pub fn roster(&self) -> &AgentRegistry {
+    pub fn agents(&self) -> &AgentRegistry {
         &self.host.config.agents
     }
 
@@ -97,7 +97,7 @@ impl Sessions {
 
     /// Makes a session without a dialogue, for commands: with an agent's program and environment in its sandbox, or
     /// with none where `request` names no agent.
-    pub async fn workbench(
+    pub async fn open_command_session(
         &self,
         id: SessionId,
         request: CreateSession,
@@ -176,7 +176,11 @@ impl Sessions {
             return Err(SessionError::Ended(id.clone()));
         }
         let elsewhere = record.owner != *self.host.shelf.owner.id() && !self.host.shelf.index.is_orphan(&record)?;
-        Err(if elsewhere { SessionError::RunElsewhere(id.clone()) } else { SessionError::Asleep(id.clone()) })
+        Err(if elsewhere {
+            SessionError::RunByAnotherProcess(id.clone())
+        } else {
+            SessionError::NotRunning(id.clone())
+        })
     }
 
     /// What a session may do, and by what means: as it was told when its sandbox was made.
@@ -219,7 +223,7 @@ impl Sessions {
     }
 
     /// The requests that callers of this data directory have named.
-    pub fn requests(&self) -> Result<IdempotencyStore, DatabaseError> {
+    pub fn idempotency_store(&self) -> Result<IdempotencyStore, DatabaseError> {
         self.host.shelf.requests()
     }
 
@@ -315,7 +319,7 @@ impl Sessions {
             return Err(SessionError::Ended(id.clone()));
         }
         if record.owner != *self.host.shelf.owner.id() && !self.host.shelf.index.is_orphan(&record)? {
-            return Err(SessionError::RunElsewhere(id.clone()));
+            return Err(SessionError::RunByAnotherProcess(id.clone()));
         }
         let (seat, commands) = Seat::new(id.clone());
         let (seat, is_new) = self.host.sit_or_join(&seat)?;

@@ -70,7 +70,7 @@ enum SourceKind {
 pub enum SkillError {
     /// They are described otherwise than the API says.
     #[error("they are not described as skills")]
-    Shape(#[source] serde_json::Error),
+    InvalidDescription(#[source] serde_json::Error),
     /// A path that leads out of its source, an address that is an option, a name that is none.
     #[error("`{0}` cannot be used here")]
     Unusable(String),
@@ -100,10 +100,10 @@ pub enum SkillError {
     },
     /// Two sources have a skill of the same name.
     #[error("there are two skills `{0}`")]
-    Twice(String),
+    Duplicate(String),
     /// It could not be put into the sandbox.
     #[error("skill `{skill}` cannot be put into the sandbox: {why}")]
-    Put {
+    Install {
         /// The skill.
         skill: String,
         /// What was said about it.
@@ -116,7 +116,7 @@ impl Skills {
     pub(crate) fn read(value: Option<Value>) -> Result<Self, SkillError> {
         match value {
             None | Some(Value::Null) => Ok(Self::default()),
-            Some(value) => serde_json::from_value(value).map_err(SkillError::Shape),
+            Some(value) => serde_json::from_value(value).map_err(SkillError::InvalidDescription),
         }
     }
 
@@ -158,7 +158,7 @@ impl Equipment {
             let root = source.bring(&folder, host, plan).await?;
             for skill in discovery::find(&root, source)? {
                 if all.iter().any(|other| other.name == skill.name) {
-                    return Err(SkillError::Twice(skill.name).into());
+                    return Err(SkillError::Duplicate(skill.name).into());
                 }
                 all.push(skill);
             }
@@ -183,7 +183,7 @@ impl Equipment {
             let result = sandbox::run(sandbox, spec, &mut |_, _| ()).await?;
             if result.exit.code != Some(0) {
                 let (skill, why) = (name.clone(), String::from_utf8_lossy(&result.stderr).trim().to_owned());
-                return Err(SkillError::Put { skill, why }.into());
+                return Err(SkillError::Install { skill, why }.into());
             }
         }
         Ok(())

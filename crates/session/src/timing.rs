@@ -16,7 +16,7 @@ pub struct SessionTimeouts {
     /// Between the two signs of a process going away: the end of its output and its exit.
     pub exit_grace: Duration,
     /// A turn that is over is told so when the cost of its model calls is on record, or after this.
-    pub accounts: Duration,
+    pub billing: Duration,
 }
 
 impl Default for SessionTimeouts {
@@ -27,7 +27,7 @@ impl Default for SessionTimeouts {
             silence: Duration::from_secs(30 * 60),
             stop_grace: Duration::from_secs(5),
             exit_grace: Duration::from_millis(500),
-            accounts: Duration::from_secs(1),
+            billing: Duration::from_secs(1),
         }
     }
 }

@@ -169,7 +169,7 @@ impl CommandSession {
     }
 
     /// Starts a command that runs beside the others until the session ends; nobody reads what it prints.
-    pub async fn start_beside(&mut self, task: SessionCommand) -> Result<(), SessionError> {
+    pub async fn start_background(&mut self, task: SessionCommand) -> Result<(), SessionError> {
         let mut process = self.sandbox.exec(self.inside.exec(task)).await?;
         for output in [&mut process.stdout, &mut process.stderr] {
             let mut output = std::mem::replace(output, Box::new(tokio::io::empty()));

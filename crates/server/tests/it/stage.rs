@@ -8,7 +8,9 @@ use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable, ScriptedUpstrea
 use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
 use sandbox::UnconfinedBackend;
 use server::{AuthMode, ServerConfig, app};
-use session::{AgentRegistry, HostVariables, SessionHostConfig, SessionOptions, SessionTimeouts, Sessions, UpstreamRegistry};
+use session::{
+    AgentRegistry, HostVariables, SessionHostConfig, SessionOptions, SessionTimeouts, Sessions, UpstreamRegistry,
+};
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;

@@ -114,7 +114,7 @@ impl Actor {
         let asked = asked.ok_or_else(|| SessionError::QuestionNotPending(id.clone()))?;
         let (wanted, given) = (asked.asked().len(), answers.as_ref().map(Vec::len));
         if let Some(given) = given.filter(|given| *given != wanted) {
-            return Err(SessionError::AnswersMisfit { id: id.clone(), wanted, given });
+            return Err(SessionError::WrongAnswerCount { id: id.clone(), wanted, given });
         }
         let outputs = self.resolve_question(&asked, answers, None)?;
         self.heard();

@@ -23,7 +23,7 @@ impl Actor {
     /// Takes a grant back; the next time the agent asks again.
     pub(super) async fn revoke(&mut self, id: &PermissionId) -> Result<(), SessionError> {
         let place = self.grants.iter().position(|grant| grant.grant_id == *id);
-        let no_grant = || SessionError::NoGrant { id: self.plan.id.clone(), grant: id.clone() };
+        let no_grant = || SessionError::GrantNotFound { id: self.plan.id.clone(), grant: id.clone() };
         let place = place.ok_or_else(no_grant)?;
         self.recorder.daemon(EventBody::GrantRevoked(self.grants[place].clone()))?;
         self.grants.remove(place);

@@ -58,7 +58,7 @@ impl Actor {
         };
         seat.depart(match error {
             SessionError::Ended(_) => Departure::Ended,
-            SessionError::RunElsewhere(_) => Departure::RunElsewhere,
+            SessionError::RunByAnotherProcess(_) => Departure::RunElsewhere,
             SessionError::ShuttingDown => Departure::HostCloses,
             SessionError::Damaged { .. } => Departure::Damaged,
             _ => Departure::Unreadable,
@@ -153,7 +153,7 @@ impl Actor {
     /// Starts the agent again: after a restart of the host, or after it had to be ended.
     pub(super) async fn wake(&mut self) -> Result<(), SessionError> {
         if self.plan.replay_is_over {
-            return Err(SessionError::ReplayOver(self.plan.id.clone()));
+            return Err(SessionError::ReplayFinished(self.plan.id.clone()));
         }
         if self.torn {
             self.mend().await?;
@@ -238,7 +238,7 @@ fn keep_origin(host: &Arc<SessionHost>, plan: &Plan) {
     let Some(directory) = plan.directory.clone() else { return };
     let (path, id) = (host.shelf.directory().origin(&plan.id), plan.id.clone());
     host.tasks.spawn_blocking(move || {
-        if let Err(error) = WorkspaceOrigin::look(&directory).save(&path) {
+        if let Err(error) = WorkspaceOrigin::scan(&directory).save(&path) {
             tracing::warn!(session = %id, %error, "cannot keep how the workspace began");
         }
     });

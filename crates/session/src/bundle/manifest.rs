@@ -35,19 +35,19 @@ impl Manifest {
     pub(super) fn check(&self, found: &BTreeMap<String, Digest>) -> Result<(), SessionError> {
         if self.version != VERSION {
             let why = format!("it is of version {}, and this program reads {VERSION}", self.version);
-            return Err(SessionError::Bundle(why));
+            return Err(SessionError::InvalidBundle(why));
         }
         for (name, digest) in &self.files {
             match found.get(name) {
-                None => return Err(SessionError::Bundle(format!("`{name}` is missing"))),
+                None => return Err(SessionError::InvalidBundle(format!("`{name}` is missing"))),
                 Some(other) if other != digest => {
-                    return Err(SessionError::Bundle(format!("`{name}` was changed after it was written")));
+                    return Err(SessionError::InvalidBundle(format!("`{name}` was changed after it was written")));
                 }
                 Some(_) => {}
             }
         }
         match found.keys().find(|name| !self.files.contains_key(*name)) {
-            Some(name) => Err(SessionError::Bundle(format!("`{name}` does not belong in it"))),
+            Some(name) => Err(SessionError::InvalidBundle(format!("`{name}` does not belong in it"))),
             None => Ok(()),
         }
     }

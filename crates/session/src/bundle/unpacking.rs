@@ -27,7 +27,7 @@ const BODY_BYTES: u64 = 256 << 20;
 /// Fails unless the bundle is what was written, to the last byte of it that counts.
 pub(super) fn check(mut bundle: &File) -> Result<(), SessionError> {
     if !is_whole(bundle).map_err(failed("read"))? {
-        return Err(SessionError::Bundle("it breaks off before its end".to_owned()));
+        return Err(SessionError::InvalidBundle("it breaks off before its end".to_owned()));
     }
     bundle.seek(SeekFrom::Start(0)).map_err(failed("read"))?;
     let mut archive = tar::Archive::new(bundle);
@@ -41,12 +41,12 @@ pub(super) fn check(mut bundle: &File) -> Result<(), SessionError> {
             found.insert(name.clone(), digest(entry)?).is_some()
         };
         if twice || found.len() > FILES {
-            return Err(SessionError::Bundle(format!("`{name}` is one file too many")));
+            return Err(SessionError::InvalidBundle(format!("`{name}` is one file too many")));
         }
     }
     let none =
         "it has no manifest.json, by which a change would show; an earlier build made it, so export the session again";
-    manifest.ok_or_else(|| SessionError::Bundle(none.to_owned()))?.check(&found)
+    manifest.ok_or_else(|| SessionError::InvalidBundle(none.to_owned()))?.check(&found)
 }
 
 /// Puts the journal at `journal`, what was changed below `changes` and the bodies where bodies are; what the bundle
@@ -79,10 +79,11 @@ pub(super) fn unpack(
             // Told by the journal, or seen before.
             None if matches!(name.as_str(), "policy.json" | manifest::NAME) => {}
             Some(("bodies", digest)) => keep_body(entry, digest, bodies)?,
-            _ => return Err(SessionError::Bundle(format!("`{name}` does not belong in it"))),
+            _ => return Err(SessionError::InvalidBundle(format!("`{name}` does not belong in it"))),
         }
     }
-    info.filter(|_| has_journal).ok_or_else(|| SessionError::Bundle("it has no session or no journal".to_owned()))
+    info.filter(|_| has_journal)
+        .ok_or_else(|| SessionError::InvalidBundle("it has no session or no journal".to_owned()))
 }
 
 /// Whether it ends as archives do. One that was cut between two files reads like a shorter one.
@@ -101,7 +102,7 @@ fn name<R: Read>(entry: &tar::Entry<'_, R>) -> Result<String, SessionError> {
     if entry.header().entry_type().is_file() {
         Ok(name)
     } else {
-        Err(SessionError::Bundle(format!("`{name}` is no file")))
+        Err(SessionError::InvalidBundle(format!("`{name}` is no file")))
     }
 }
 
@@ -114,14 +115,14 @@ fn digest(entry: impl Read) -> Result<Digest, SessionError> {
 /// At most `most` bytes, read as JSON.
 fn read_json<T: DeserializeOwned>(entry: impl Read, name: &str, most: u64) -> Result<T, SessionError> {
     let bytes = read(entry, name, most)?;
-    serde_json::from_slice(&bytes).map_err(|error| SessionError::Bundle(format!("{name}: {error}")))
+    serde_json::from_slice(&bytes).map_err(|error| SessionError::InvalidBundle(format!("{name}: {error}")))
 }
 
 fn read(entry: impl Read, name: &str, most: u64) -> Result<Vec<u8>, SessionError> {
     let mut bytes = Vec::new();
     let count = entry.take(most + 1).read_to_end(&mut bytes).map_err(not_a_bundle)?;
     if count as u64 > most {
-        return Err(SessionError::Bundle(format!("`{name}` has more than {most} bytes")));
+        return Err(SessionError::InvalidBundle(format!("`{name}` has more than {most} bytes")));
     }
     Ok(bytes)
 }
@@ -129,7 +130,7 @@ fn read(entry: impl Read, name: &str, most: u64) -> Result<Vec<u8>, SessionError
 fn keep_body(entry: impl Read, digest: &str, bodies: &FileBodyStore) -> Result<(), SessionError> {
     let bytes = read(entry, digest, BODY_BYTES)?;
     if Digest::of(&bytes).to_string() != digest {
-        return Err(SessionError::Bundle(format!("the body `{digest}` is another")));
+        return Err(SessionError::InvalidBundle(format!("the body `{digest}` is another")));
     }
     bodies.file(&bytes).map(drop).map_err(|error| failed("take in")(io::Error::other(error)))
 }
@@ -140,6 +141,6 @@ fn not_a_bundle(error: io::Error) -> SessionError {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             failed("take in")(error)
         }
-        _ => SessionError::Bundle(error.to_string()),
+        _ => SessionError::InvalidBundle(error.to_string()),
     }
 }

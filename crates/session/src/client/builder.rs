@@ -133,7 +133,7 @@ impl AgentClientBuilder {
 
     /// What calls cost and must fit into: built-in prices and no budget but the policy's when nothing is said.
     #[must_use]
-    pub fn accounts(mut self, accounts: BillingSettings) -> Self {
+    pub fn billing(mut self, accounts: BillingSettings) -> Self {
         self.accounts = Some(accounts);
         self
     }
@@ -147,7 +147,7 @@ impl AgentClientBuilder {
 
     /// How long a session waits for what.
     #[must_use]
-    pub fn timing(mut self, timing: SessionTimeouts) -> Self {
+    pub fn timeouts(mut self, timing: SessionTimeouts) -> Self {
         self.timing = timing;
         self
     }

@@ -173,7 +173,7 @@ impl TurnReader {
 
     async fn answer(&self, body: &EventBody) -> Result<(), GoalError> {
         let answered = match (body, self.terms.permissions) {
-            (_, PermissionResponder::ByHand) => Ok(()),
+            (_, PermissionResponder::Manual) => Ok(()),
             (EventBody::PermissionRequested(asked), permissions) => self.permit(asked, permissions).await,
             (EventBody::QuestionRequested(asked), permissions) => self.choose(asked, permissions).await,
             _ => Ok(()),

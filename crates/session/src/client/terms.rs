@@ -17,7 +17,7 @@ pub enum PermissionResponder {
     /// Yes, each time; questions get the first answer they offer.
     Allow,
     /// Nothing: whoever reads the events answers with [`crate::Conversation::reply_permission`].
-    ByHand,
+    Manual,
 }
 
 /// Hears every event as it comes.

@@ -31,7 +31,7 @@ pub enum FeedEntry {
     /// Events that were there and cannot be read any more.
     Lost {
         /// Behind them.
-        spot: FeedCursor,
+        cursor: FeedCursor,
         /// Whose they were.
         session_id: SessionId,
         /// The first of them.
@@ -47,7 +47,7 @@ pub struct FeedBatch {
     /// In their order.
     pub entries: Vec<FeedEntry>,
     /// Behind the last event that was looked at, wanted or not.
-    pub at: FeedCursor,
+    pub cursor: FeedCursor,
     /// Whether there is more behind it.
     pub more: bool,
 }
@@ -67,12 +67,12 @@ impl FeedFilter {
 impl GlobalFeed {
     /// What comes behind `at`: at most `limit` of what is `wanted`. There may be none in a batch that is not the last.
     pub fn read(&self, at: FeedCursor, limit: usize, wanted: &FeedFilter) -> Result<FeedBatch, SessionError> {
-        let mut batch = FeedBatch { entries: Vec::new(), at, more: false };
+        let mut batch = FeedBatch { entries: Vec::new(), cursor: at, more: false };
         let mut looked_at = 0;
         for run in self.feed.after(at.number, RUNS)? {
             let session = self.shelf.index.at_place(run.place)?;
             let Some(session) = session.filter(|session| wanted.has(session)) else {
-                batch.at = self.feed.spot(run.number, run.place, run.last);
+                batch.cursor = self.feed.spot(run.number, run.place, run.last);
                 continue;
             };
             let room = (limit - batch.entries.len()).min(LOOKED_AT - looked_at);
@@ -80,11 +80,11 @@ impl GlobalFeed {
                 break;
             }
             looked_at += self.read_run(&mut batch, run, session, room, wanted);
-            if batch.at.number < run.number {
+            if batch.cursor.number < run.number {
                 break;
             }
         }
-        batch.more = batch.at.number < *self.total.borrow();
+        batch.more = batch.cursor.number < *self.total.borrow();
         Ok(batch)
     }
 
@@ -105,15 +105,15 @@ impl GlobalFeed {
         });
         let found = events.len();
         for event in events {
-            batch.at = spot(event.sequence);
+            batch.cursor = spot(event.sequence);
             if wanted.is(&event) {
-                batch.entries.push(FeedEntry::Event(batch.at, Box::new(event)));
+                batch.entries.push(FeedEntry::Event(batch.cursor, Box::new(event)));
             }
         }
         if found < count {
-            batch.at = spot(run.last);
+            batch.cursor = spot(run.last);
             let (first, last) = (run.first + found as u64, run.last);
-            batch.entries.push(FeedEntry::Lost { spot: batch.at, session_id: session, first, last });
+            batch.entries.push(FeedEntry::Lost { cursor: batch.cursor, session_id: session, first, last });
         }
         count
     }
@@ -146,7 +146,7 @@ impl FeedFollower {
             }
             let (everything, at, wanted) = (self.everything.clone(), self.at, self.wanted.clone());
             let batch = blocking(move || everything.read(at, limit.max(1), &wanted)).await?;
-            self.at = batch.at;
+            self.at = batch.cursor;
             if !batch.entries.is_empty() {
                 return Ok(batch.entries);
             }

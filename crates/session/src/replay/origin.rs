@@ -42,7 +42,7 @@ enum Mark {
 
 impl WorkspaceOrigin {
     /// Looks at `directory`. What cannot be read is as if it were not there: the session could not read it either.
-    pub fn look(directory: &Path) -> Self {
+    pub fn scan(directory: &Path) -> Self {
         let mut look = Look { root: directory, origin: Self { whole: true, ..Self::default() }, left: ALL_BYTES };
         look.folder(directory);
         look.origin
@@ -155,18 +155,18 @@ mod tests {
         for (name, text) in [("same", "1"), ("gone", "2"), ("other", "3"), (".git/HEAD", "a"), (".git/index", "b")] {
             fs::write(path(name), text).unwrap();
         }
-        let began = WorkspaceOrigin::look(place.path());
+        let began = WorkspaceOrigin::scan(place.path());
         let kept = path("origins/s.json");
         began.save(&kept).unwrap();
         assert_eq!(WorkspaceOrigin::load(&kept).unwrap(), began);
         fs::remove_dir_all(path("origins")).unwrap();
-        assert_eq!(began.differences(&WorkspaceOrigin::look(place.path())), [""; 0]);
+        assert_eq!(began.differences(&WorkspaceOrigin::scan(place.path())), [""; 0]);
 
         fs::remove_file(path("gone")).unwrap();
         fs::write(path("other"), "4").unwrap();
         fs::write(path("new"), "5").unwrap();
         fs::write(path(".git/index"), "c").unwrap();
-        let now = WorkspaceOrigin::look(place.path());
+        let now = WorkspaceOrigin::scan(place.path());
         assert_eq!(began.differences(&now), ["gone is gone", "other has changed", "new is new"]);
     }
 }

@@ -16,9 +16,9 @@ pub struct ReplayOutcome {
     /// How its last turn ended.
     pub outcome: Option<TurnOutcome>,
     /// The first request that was not recorded.
-    pub miss: Option<String>,
+    pub unrecorded_request: Option<String>,
     /// How many recorded calls nobody asked for.
-    pub left: usize,
+    pub unused_calls: usize,
     /// In what the two records differ, line by line; nothing when they are the same.
     pub differences: Vec<String>,
 }
@@ -26,7 +26,7 @@ pub struct ReplayOutcome {
 impl Sessions {
     /// Plays the session `of` again in the new session `id`, under the policy of this host or of `options`, and ends
     /// that. What does not count in requests and records is what `options` says, or what no two runs have in common.
-    pub async fn play_again(
+    pub async fn replay_by_id(
         &self,
         of: &SessionId,
         id: SessionId,
@@ -34,7 +34,7 @@ impl Sessions {
         options: SessionOptions,
     ) -> Result<ReplayOutcome, ReplaySessionError> {
         let (info, kept, session) = (self.get(of)?, self.host.shelf.clone(), of.clone());
-        let normal = match &options.normal {
+        let normal = match &options.normalizer {
             Some(normal) => normal.clone(),
             None => Arc::new(RequestNormalizer::new(&[])?),
         };
@@ -53,11 +53,11 @@ impl Sessions {
             (None, directory) => self.host.policy_in(directory)?,
         };
         let stage = ReplaySetup { upstream: tape.clone(), policy, directory, options };
-        self.play_whole(id, &recording, &tape, stage, &normal, |_| ()).await
+        self.replay_and_compare(id, &recording, &tape, stage, &normal, |_| ()).await
     }
 
     /// Plays `recording`, whose model speaks from `tape`, and tells what came of it; `hear` is told every event.
-    pub async fn play_whole(
+    pub async fn replay_and_compare(
         &self,
         id: SessionId,
         recording: &SessionRecording,
@@ -82,6 +82,6 @@ impl Sessions {
         let journal = self.journal(&id)?;
         let events = blocking(move || Ok(journal.after(0, usize::MAX)?)).await?;
         let differences = compare(&recording.events, &events, normal);
-        Ok(ReplayOutcome { outcome, miss, left: tape.left(), differences })
+        Ok(ReplayOutcome { outcome, unrecorded_request: miss, unused_calls: tape.left(), differences })
     }
 }

@@ -138,7 +138,7 @@ async fn what_is_changed_is_told_and_permissions_decide_about_it() {
 
 async fn permissions_can_be_answered_by_hand() {
     let scene = scene_with(WRITING);
-    let goal = scene.client.goal("write").permissions(PermissionResponder::ByHand);
+    let goal = scene.client.goal("write").permissions(PermissionResponder::Manual);
     let (conversation, mut reading) = goal.stream().await.unwrap();
     let mut asked = 0;
     while let Some(event) = reading.next().await.unwrap() {

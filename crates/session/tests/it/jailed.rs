@@ -81,7 +81,7 @@ fn scene(model: impl Upstream + 'static, timing: SessionTimeouts, (old, new): (&
         .sandbox(SandboxChoice::Backend(Arc::new(JAIL.get().unwrap().clone())))
         .policy(policy(old, new))
         .upstream(Arc::new(model))
-        .timing(timing)
+        .timeouts(timing)
         .build();
     Scene { _directory: directory, client: client.unwrap() }
 }

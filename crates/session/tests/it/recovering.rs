@@ -217,7 +217,7 @@ async fn a_session_of_a_living_host_is_left_alone() {
     let session = stage.session("s1").await;
     let other = Stage::on(stage.directory.clone(), SessionTimeouts::default());
     assert!(other.sessions.recover().await.unwrap().is_empty());
-    assert!(matches!(other.sessions.interrupt(&session).await, Err(SessionError::RunElsewhere(_))));
+    assert!(matches!(other.sessions.interrupt(&session).await, Err(SessionError::RunByAnotherProcess(_))));
     assert_eq!(outcome(&stage.turn(&session, "/echo mine").await), Some(TurnOutcome::Completed));
 }
 
