@@ -6,6 +6,13 @@
 //!
 //! [`Sessions::open`]: crate::Sessions::open
 
+mod agent_registry;
+mod host_variables;
+mod project_policy;
+mod timeouts;
+mod upstream_registry;
+mod workspace_access;
+
 use std::sync::Arc;
 
 use base::{system_roots, tls_client};
@@ -16,7 +23,16 @@ use rustls_pki_types::CertificateDer;
 use sandbox::SandboxBackend;
 use store::{Clock, DataDir, Durability, SqliteLedger, SystemClock, UsageLimit};
 
-use crate::{AgentRegistry, HostVariables, ProjectPolicy, SessionError, SessionTimeouts, UpstreamRegistry};
+use crate::SessionError;
+
+pub use agent_registry::{AgentRegistry, RegisteredAgent};
+pub use host_variables::HostVariables;
+pub use project_policy::{NarrowPolicy, ProjectPolicy};
+pub use timeouts::SessionTimeouts;
+pub use upstream_registry::{UpstreamFactory, UpstreamRegistry};
+pub use workspace_access::{WorkspaceAccess, WorkspaceForbidden};
+
+pub(crate) use workspace_access::{hide_data_dir, refuse_reserved};
 
 /// Configuration and collaborators of a session host.
 pub struct SessionHostConfig {
