@@ -5,7 +5,7 @@
 //! 1. `sessions.rs`: `Sessions::send` passes the message to the session's actor and waits for the reply.
 //! 2. `actor.rs`: the actor's loop receives the command.
 //! 3. `actor/turns.rs`: starts a turn, or queues the message behind the running turn.
-//! 4. `turn_state.rs`: the state machine that decides what follows from each input.
+//! 4. `turn_state.rs`: the state machine that returns the effect of each input.
 //! 5. `recorder.rs`: writes `turn.started` and every later event to the journal, from which clients read.
 //! 6. `agent_process.rs`: writes the prompt to the agent's stdin and reads the agent's stdout.
 //!

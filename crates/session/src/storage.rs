@@ -1,4 +1,4 @@
-//! What the data directory keeps of sessions: index, journals, saved changes and imported sessions.
+//! Stored data of sessions: index, journals, saved changes and imported sessions.
 //!
 //! The journal is the truth. The session index is a summary of the journals and can be late.
 

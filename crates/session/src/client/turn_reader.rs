@@ -175,8 +175,10 @@ impl TurnReader {
     async fn answer_request(&self, body: &EventBody) -> Result<(), GoalError> {
         let answered = match (body, self.options.permissions) {
             (_, PermissionResponder::Manual) => Ok(()),
-            (EventBody::PermissionRequested(asked), permissions) => self.answer_permission(asked, permissions).await,
-            (EventBody::QuestionRequested(asked), permissions) => self.answer_question(asked, permissions).await,
+            (EventBody::PermissionRequested(request), permissions) => {
+                self.answer_permission(request, permissions).await
+            }
+            (EventBody::QuestionRequested(request), permissions) => self.answer_question(request, permissions).await,
             _ => Ok(()),
         };
         match answered {
@@ -190,19 +192,19 @@ impl TurnReader {
 
     async fn answer_permission(
         &self,
-        asked: &Permission,
+        request: &Permission,
         permissions: PermissionResponder,
     ) -> Result<(), SessionError> {
         let reply =
             if permissions == PermissionResponder::Allow { PermissionReply::Once } else { PermissionReply::Reject };
-        self.sessions.reply_permission(&self.session, &asked.permission_id, reply).await
+        self.sessions.reply_permission(&self.session, &request.permission_id, reply).await
     }
 
-    async fn answer_question(&self, asked: &Question, permissions: PermissionResponder) -> Result<(), SessionError> {
-        let first = asked.asked().into_iter().map(|one| Some(vec![one.options.into_iter().next()?]));
+    async fn answer_question(&self, request: &Question, permissions: PermissionResponder) -> Result<(), SessionError> {
+        let first = request.asked().into_iter().map(|one| Some(vec![one.options.into_iter().next()?]));
         match first.collect::<Option<Vec<_>>>().filter(|_| permissions == PermissionResponder::Allow) {
-            Some(answers) => self.sessions.reply_question(&self.session, &asked.question_id, answers).await,
-            None => self.sessions.reject_question(&self.session, &asked.question_id).await,
+            Some(answers) => self.sessions.reply_question(&self.session, &request.question_id, answers).await,
+            None => self.sessions.reject_question(&self.session, &request.question_id).await,
         }
     }
 }

@@ -58,8 +58,8 @@ impl Sessions {
     ) -> Result<Option<Permission>, SessionError> {
         let permission = permission.clone();
         self.find_last(id, move |event| match event.draft.body {
-            EventBody::PermissionRequested(asked) | EventBody::PermissionResolved(asked) => {
-                (asked.permission_id == permission).then_some(asked)
+            EventBody::PermissionRequested(request) | EventBody::PermissionResolved(request) => {
+                (request.permission_id == permission).then_some(request)
             }
             _ => None,
         })
@@ -70,8 +70,8 @@ impl Sessions {
     pub async fn question(&self, id: &SessionId, question: &QuestionId) -> Result<Option<Question>, SessionError> {
         let question = question.clone();
         self.find_last(id, move |event| match event.draft.body {
-            EventBody::QuestionRequested(asked) | EventBody::QuestionResolved(asked) => {
-                (asked.question_id == question).then_some(asked)
+            EventBody::QuestionRequested(request) | EventBody::QuestionResolved(request) => {
+                (request.question_id == question).then_some(request)
             }
             _ => None,
         })

@@ -40,7 +40,7 @@ pub struct UserMessage {
     pub attachments: Vec<Attachment>,
     /// The client's id of the message; a second message with the same id is not accepted again.
     pub client_message_id: Option<String>,
-    /// What to do when a turn is running.
+    /// The behaviour while a turn runs.
     pub when_busy: WhenBusy,
 }
 
@@ -51,7 +51,7 @@ impl UserMessage {
     }
 }
 
-/// What to do with a message that arrives during a turn.
+/// The behaviour of a message that arrives during a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenBusy {
     /// Append the message to the queue.

@@ -128,22 +128,24 @@ impl TurnReplayer {
                 self.interrupted = true;
                 ReplayStep::Interrupt
             }
-            EventBody::PermissionRequested(asked) if RequestMetadata::read(asked.metadata.as_ref()).is_answered() => {
+            EventBody::PermissionRequested(request)
+                if RequestMetadata::read(request.metadata.as_ref()).is_answered() =>
+            {
                 ReplayStep::Wait
             }
-            EventBody::PermissionRequested(asked) => {
-                match take_reply(&mut self.remaining.permissions, |recorded| recorded.action == asked.action) {
-                    Some(reply) => ReplayStep::Permit(asked.permission_id.clone(), reply),
+            EventBody::PermissionRequested(request) => {
+                match take_reply(&mut self.remaining.permissions, |recorded| recorded.action == request.action) {
+                    Some(reply) => ReplayStep::Permit(request.permission_id.clone(), reply),
                     None if self.remaining.interrupted_at.is_some() => ReplayStep::Wait,
                     // The recorded session did not ask this, so nobody allowed it.
-                    None => ReplayStep::Permit(asked.permission_id.clone(), PermissionReply::Reject),
+                    None => ReplayStep::Permit(request.permission_id.clone(), PermissionReply::Reject),
                 }
             }
-            EventBody::QuestionRequested(asked) => {
-                match take_reply(&mut self.remaining.questions, |recorded| recorded.prompt == asked.prompt) {
-                    Some(answers) => ReplayStep::Answer(asked.question_id.clone(), answers),
+            EventBody::QuestionRequested(request) => {
+                match take_reply(&mut self.remaining.questions, |recorded| recorded.prompt == request.prompt) {
+                    Some(answers) => ReplayStep::Answer(request.question_id.clone(), answers),
                     None if self.remaining.interrupted_at.is_some() => ReplayStep::Wait,
-                    None => ReplayStep::Answer(asked.question_id.clone(), None),
+                    None => ReplayStep::Answer(request.question_id.clone(), None),
                 }
             }
             _ => ReplayStep::Wait,
@@ -173,7 +175,7 @@ impl TurnProgress {
 
 /// Removes the first reply whose request fits, else the first reply.
 fn take_reply<Asked, Reply>(recorded: &mut VecDeque<(Asked, Reply)>, fits: impl Fn(&Asked) -> bool) -> Option<Reply> {
-    let index = recorded.iter().position(|(asked, _)| fits(asked)).unwrap_or(0);
+    let index = recorded.iter().position(|(request, _)| fits(request)).unwrap_or(0);
     recorded.remove(index).map(|(_, reply)| reply)
 }
 
@@ -212,7 +214,7 @@ mod tests {
 
     #[test]
     fn requests_answered_by_grant_or_policy_are_skipped() {
-        let asked = |metadata: Value| {
+        let request = |metadata: Value| {
             EventBody::PermissionRequested(Permission {
                 permission_id: "per_1_1".parse().unwrap(),
                 action: "command".into(),
@@ -222,8 +224,8 @@ mod tests {
         };
         let mut replayer = TurnScript::default().replayer();
         for by in ["granted_by", "denied_by"] {
-            assert_eq!(replayer.after(&asked(json!({by: "somebody"}))), ReplayStep::Wait, "{by}");
+            assert_eq!(replayer.after(&request(json!({by: "somebody"}))), ReplayStep::Wait, "{by}");
         }
-        assert!(matches!(replayer.after(&asked(json!({}))), ReplayStep::Permit(_, PermissionReply::Reject)));
+        assert!(matches!(replayer.after(&request(json!({}))), ReplayStep::Permit(_, PermissionReply::Reject)));
     }
 }

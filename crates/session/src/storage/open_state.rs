@@ -66,12 +66,12 @@ impl OpenState {
             item.status = ItemStatus::Failed;
             append(EventBody::ItemCompleted(ItemEvent { item }))?;
         }
-        for (_, asked) in std::mem::take(&mut self.permissions) {
-            let resolved = resolved_permission(&asked, PermissionReply::Reject, Some(Resolution::expired(reason)));
+        for (_, request) in std::mem::take(&mut self.permissions) {
+            let resolved = resolved_permission(&request, PermissionReply::Reject, Some(Resolution::expired(reason)));
             append(EventBody::PermissionResolved(resolved))?;
         }
-        for (_, asked) in std::mem::take(&mut self.questions) {
-            append(EventBody::QuestionResolved(resolved_question(&asked, None, Some(Resolution::expired(reason)))))?;
+        for (_, request) in std::mem::take(&mut self.questions) {
+            append(EventBody::QuestionResolved(resolved_question(&request, None, Some(Resolution::expired(reason)))))?;
         }
         if turn.is_some() {
             let (outcome, metadata) = (Some(TurnOutcome::Interrupted), TurnMetadata::ended(reason).into_value());
@@ -120,16 +120,16 @@ impl OpenState {
                 self.items.insert(item.item_id.clone(), item);
             }
             EventBody::ItemCompleted(ItemEvent { item }) => drop(self.items.remove(&item.item_id)),
-            EventBody::PermissionRequested(asked) => {
-                self.permissions.insert(asked.permission_id.clone(), asked);
+            EventBody::PermissionRequested(request) => {
+                self.permissions.insert(request.permission_id.clone(), request);
             }
-            EventBody::PermissionResolved(asked) => drop(self.permissions.remove(&asked.permission_id)),
+            EventBody::PermissionResolved(request) => drop(self.permissions.remove(&request.permission_id)),
             EventBody::GrantCreated(grant) => self.grants.push(grant),
             EventBody::PolicyNarrowed(change) => self.policy_changes.push(SessionPolicyChange::Narrow(change)),
             EventBody::PolicyWidened(change) => self.policy_changes.push(SessionPolicyChange::Widen(change)),
             EventBody::GrantRevoked(revoked) => self.grants.retain(|grant| grant.grant_id != revoked.grant_id),
-            EventBody::QuestionRequested(asked) => drop(self.questions.insert(asked.question_id.clone(), asked)),
-            EventBody::QuestionResolved(asked) => drop(self.questions.remove(&asked.question_id)),
+            EventBody::QuestionRequested(request) => drop(self.questions.insert(request.question_id.clone(), request)),
+            EventBody::QuestionResolved(request) => drop(self.questions.remove(&request.question_id)),
             _ => {}
         }
     }
@@ -191,13 +191,13 @@ mod tests {
 
     #[test]
     fn open_requests_are_closed_before_their_turn() {
-        let asked = vec![
+        let request = vec![
             EventBody::TurnStarted(turn(TurnPhase::Started, "trn_1")),
             EventBody::PermissionRequested(permission("per_1")),
             EventBody::PermissionRequested(permission("per_2")),
             EventBody::PermissionResolved(permission("per_1")),
         ];
-        assert_eq!(check(asked), ["permission.resolved", "turn.ended", "session.recovered"]);
+        assert_eq!(check(request), ["permission.resolved", "turn.ended", "session.recovered"]);
     }
 
     #[test]

@@ -12,10 +12,12 @@ use crate::SessionError;
 use crate::lifecycle::RequestedTool;
 
 impl Actor {
-    /// Adds a grant for requests like `asked`, unless one exists or the request cannot be recognized again.
-    pub(super) fn add_grant(&mut self, asked: &Permission) -> Result<(), SessionError> {
-        let Some(matching) = matching(asked).filter(|_| self.matching_grant(asked).is_none()) else { return Ok(()) };
-        let grant = Grant { grant_id: asked.permission_id.clone(), action: asked.action.clone(), matching };
+    /// Adds a grant for requests like `permission`, unless one exists or the request cannot be recognized again.
+    pub(super) fn add_grant(&mut self, permission: &Permission) -> Result<(), SessionError> {
+        let Some(matching) = matching(permission).filter(|_| self.matching_grant(permission).is_none()) else {
+            return Ok(());
+        };
+        let grant = Grant { grant_id: permission.permission_id.clone(), action: permission.action.clone(), matching };
         self.recorder.daemon(EventBody::GrantCreated(grant.clone()))?;
         self.grants.push(grant);
         Ok(())
@@ -31,17 +33,17 @@ impl Actor {
         Ok(self.recorder.sync().await?)
     }
 
-    /// Returns the grant that covers `asked`.
-    pub(super) fn matching_grant(&self, asked: &Permission) -> Option<&Grant> {
-        let wanted = matching(asked)?;
-        self.grants.iter().find(|grant| grant.action == asked.action && grant.matching == wanted)
+    /// Returns the grant that covers `permission`.
+    pub(super) fn matching_grant(&self, permission: &Permission) -> Option<&Grant> {
+        let wanted = matching(permission)?;
+        self.grants.iter().find(|grant| grant.action == permission.action && grant.matching == wanted)
     }
 }
 
 /// Returns the value by which a grant recognizes a request: the pattern that the person saw, else the whole input.
 /// Returns `None` for a request with neither, which no grant can cover.
-fn matching(asked: &Permission) -> Option<Value> {
-    let RequestedTool { tool, pattern, input, .. } = RequestedTool::of(asked);
+fn matching(permission: &Permission) -> Option<Value> {
+    let RequestedTool { tool, pattern, input, .. } = RequestedTool::of(permission);
     pattern.cloned().or_else(|| Some(json!({"tool": tool, "input": input?})))
 }
 
@@ -56,14 +58,14 @@ mod tests {
     fn covered(agent: &str, line: &Value) -> Option<Value> {
         let mut dialogue = by_name(agent).unwrap().dialogue(&LaunchContext { epoch: 1, ..LaunchContext::default() });
         let outputs = dialogue.line(line.to_string().as_bytes());
-        let asked = outputs.into_iter().find_map(|output| match output {
+        let permission = outputs.into_iter().find_map(|output| match output {
             DialogueOutput::Event(draft) => match draft.body {
-                EventBody::PermissionRequested(asked) => Some(asked),
+                EventBody::PermissionRequested(permission) => Some(permission),
                 _ => None,
             },
             _ => None,
         });
-        matching(&asked.expect("no permission request"))
+        matching(&permission.expect("no permission request"))
     }
 
     fn claude(command: &str, description: &str) -> Value {

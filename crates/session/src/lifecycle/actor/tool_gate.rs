@@ -15,16 +15,16 @@ const SHELL: &str = "Bash";
 const EDIT: &str = "Edit";
 
 impl Actor {
-    /// Returns the policy rule that denies `asked`.
-    pub(super) fn denying_rule(&self, asked: &Permission) -> Option<RuleRef> {
-        denying_rule(&self.plan.policy, asked)
+    /// Returns the policy rule that denies `permission`.
+    pub(super) fn denying_rule(&self, permission: &Permission) -> Option<RuleRef> {
+        denying_rule(&self.plan.policy, permission)
     }
 }
 
 /// Returns the rule that denies a call. The call is checked under the policy's name, if it has one, and under the
 /// agent's name. A rule for either name can deny it; for a call with a policy name, only that name can allow it.
-fn denying_rule(policy: &EffectivePolicy, asked: &Permission) -> Option<RuleRef> {
-    let RequestedCall { tool, policy_name, argument } = RequestedCall::of(asked);
+fn denying_rule(policy: &EffectivePolicy, permission: &Permission) -> Option<RuleRef> {
+    let RequestedCall { tool, policy_name, argument } = RequestedCall::of(permission);
     let denied = |name: &str| {
         let decision = policy.decide(&Action::Tool { name: name.to_owned(), argument: argument.clone() });
         (decision.allowed == Verdict::Deny).then_some(decision.rule)
@@ -43,9 +43,9 @@ struct RequestedCall {
 }
 
 impl RequestedCall {
-    fn of(asked: &Permission) -> Self {
-        let requested = RequestedTool::of(asked);
-        let tool = requested.name().unwrap_or(&asked.action).to_owned();
+    fn of(permission: &Permission) -> Self {
+        let requested = RequestedTool::of(permission);
+        let tool = requested.name().unwrap_or(&permission.action).to_owned();
         let (command, path) = (requested.command_line(), requested.path());
         let policy_name = match (&command, path) {
             // A tool of an MCP server may use the field `command` for anything.
@@ -71,22 +71,22 @@ mod tests {
     fn denies(tools: &str, metadata: Value) -> bool {
         let source = PolicySource::new("test.yaml", format!("version: 1\ntools: {tools}\n"));
         let policy = effective(&CeilingLayer::built_in().unwrap(), &BaseLayer::read(&source).unwrap(), &[]);
-        let asked = Permission {
+        let permission = Permission {
             permission_id: "perm_1".parse().unwrap(),
             action: "something".into(),
             status: PermissionStatus::Requested,
             metadata: Some(metadata),
         };
-        denying_rule(&policy, &asked).is_some()
+        denying_rule(&policy, &permission).is_some()
     }
 
     #[test]
     fn shell_rule_applies_to_every_tool_with_a_command() {
         let rule = r#"{allow: ["*"], deny: ["Bash(rm *)"]}"#;
         for tool in ["Bash", "exec_command", "run_shell_command"] {
-            let asked = |line: &str| json!({"tool": tool, "input": {"command": line}});
-            assert!(denies(rule, asked("rm -r x")) && denies(rule, asked("true; rm x")), "{tool}");
-            assert!(!denies(rule, asked("ls")), "{tool}");
+            let permission = |line: &str| json!({"tool": tool, "input": {"command": line}});
+            assert!(denies(rule, permission("rm -r x")) && denies(rule, permission("true; rm x")), "{tool}");
+            assert!(!denies(rule, permission("ls")), "{tool}");
         }
         assert!(denies(rule, json!({"tool": "exec_command", "command": "rm x"})));
         assert!(denies(rule, json!({"tool": "shell", "input": {"command": ["rm", "x"]}})));
