@@ -71,7 +71,7 @@ use run_options::RunOptions;
 /// ```no_run
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use gateway::{Vendor, VendorConfig, VendorKind};
+/// use gateway::{VendorConfig, VendorKind, VendorUpstream};
 /// use secret::Secret;
 /// use session::{AgentClient, GoalError, PermissionResponder, TurnFailure};
 ///
@@ -82,7 +82,7 @@ use run_options::RunOptions;
 ///     let client = AgentClient::builder()
 ///         .agent("claude")
 ///         .data_dir("/home/you/.local/share/viv")
-///         .upstream(Arc::new(Vendor::new(vendor)?))
+///         .upstream(Arc::new(VendorUpstream::new(vendor)?))
 ///         .build()?;
 ///     tokio::runtime::Runtime::new()?.block_on(fix(client))
 /// }
