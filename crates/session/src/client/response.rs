@@ -34,7 +34,7 @@ impl AgentResponse {
                     usage += call.usage;
                     cost_picos += call.cost_picos;
                 }
-                EventBody::WorkspaceChanged(changed) => changes = changed.clone(),
+                EventBody::WorkspaceChanged(latest) => changes = latest.clone(),
                 EventBody::ItemCompleted(completed) => text = message_text(&completed.item).unwrap_or(text),
                 _ => {}
             }

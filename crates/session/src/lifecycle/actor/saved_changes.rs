@@ -38,7 +38,7 @@ impl Actor {
             match saved.restore(sandbox).await {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    tracing::warn!(session = %self.plan.id, %error, "cannot restore earlier changes; moving them aside")
+                    tracing::warn!(session = %self.plan.id, %error, "cannot restore earlier changes; moving them aside");
                 }
             }
         }

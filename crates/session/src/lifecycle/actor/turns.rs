@@ -143,10 +143,10 @@ impl Actor {
                 self.record_withdrawal(was_pending, draft)
             }
             _ => {
-                let drift = drift_of_event(&self.plan.agent, self.plan.agent_version.as_deref(), &draft.body);
+                let counts = drift_of_event(&self.plan.agent, self.plan.agent_version.as_deref(), &draft.body);
                 self.recorder.record(draft)?;
-                if let Some(drift) = drift {
-                    self.host.store.count_drift(&drift);
+                if let Some(counts) = counts {
+                    self.host.store.count_drift(&counts);
                 }
                 Ok(Vec::new())
             }
