@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 use policy::{BaseLayer, CeilingLayer, Preset};
 use sandbox::{Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxSpec};
 use server::{AuthMode, ServerConfig, app};
-use session::{BillingSettings, HostVariables, SessionTimeouts, Setup};
+use session::{AgentRegistry, BillingSettings, HostVariables, SessionHostConfig, SessionTimeouts, Sessions};
 use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 
@@ -43,24 +43,33 @@ pub(crate) struct Api {
 impl Api {
     pub(crate) fn new(directory: &Path) -> Self {
         let base = BaseLayer::read(&Preset::Balanced.source()).unwrap();
-        let setup = Setup {
-            data_dir: directory.to_owned(),
-            mock_program: Some("/bin/true".into()),
+        let data_dir = store::DataDir::open(directory).unwrap();
+        let billing = BillingSettings::default();
+        let agents = AgentRegistry::default().with_installed(directory.to_owned());
+        let config = SessionHostConfig {
+            gateway: billing.open_gateway(&data_dir).unwrap(),
+            gateway_limits: billing.limits,
+            data_dir,
+            clock: Arc::new(store::SystemClock),
+            agents: agents.with(&agents::MockAgent, "/bin/true".into()),
             backend: Arc::new(NoSandboxBackend),
             upstream: Arc::new(gateway::ScriptedUpstream::demo().unwrap()),
             policy: Arc::new(policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[])),
-            accounts: BillingSettings::default(),
-            egress: session::way_out(Vec::new()),
-            timing: SessionTimeouts::default(),
-            project: None,
+            egress: session::system_egress(Vec::new()),
+            timeouts: SessionTimeouts::default(),
+            project_policy: None,
             upstreams: session::UpstreamRegistry::default(),
             variables: HostVariables::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let router = {
             let _guard = runtime.enter();
-            app(setup.open().unwrap(), ServerConfig::new(AuthMode::None), tokio_util::sync::CancellationToken::new())
-                .unwrap()
+            app(
+                Sessions::open(config).unwrap(),
+                ServerConfig::new(AuthMode::None),
+                tokio_util::sync::CancellationToken::new(),
+            )
+            .unwrap()
         };
         Self { runtime, router }
     }

@@ -4,12 +4,15 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use agents::MockAgent;
 use gateway::ScriptedUpstream;
 use policy::{BaseLayer, CeilingLayer, Preset};
 use sandbox::SandboxBackend;
 use server::{AuthMode, ServerConfig, ServerListeners};
-use session::{BillingSettings, HostVariables, SessionTimeouts, Sessions, Setup, UpstreamRegistry};
-use store::DataDir;
+use session::{
+    AgentRegistry, BillingSettings, HostVariables, SessionHostConfig, SessionTimeouts, Sessions, UpstreamRegistry,
+};
+use store::{DataDir, SystemClock};
 use tokio::io::AsyncReadExt;
 
 use crate::in_process::InProcess;
@@ -42,18 +45,23 @@ fn open(directory: &Path) -> Result<Sessions, String> {
     let base = BaseLayer::read(&Preset::Balanced.source()).map_err(|error| error.to_string())?;
     let ceiling = CeilingLayer::built_in().map_err(|error| error.to_string())?;
     let backend: Arc<dyn SandboxBackend> = Arc::new(InProcess);
-    let setup = Setup {
-        data_dir: directory.to_owned(),
-        mock_program: Some(PathBuf::from("in-process")),
+    let billing = BillingSettings::default();
+    let data_dir = DataDir::open(directory).map_err(|error| error.to_string())?;
+    let agents = AgentRegistry::default().with_installed(directory.to_owned());
+    let sessions = Sessions::open(SessionHostConfig {
+        gateway: billing.open_gateway(&data_dir).map_err(|error| error.to_string())?,
+        gateway_limits: billing.limits,
+        data_dir,
+        clock: Arc::new(SystemClock),
+        agents: agents.with(&MockAgent, PathBuf::from("in-process")),
         backend,
         upstream: Arc::new(ScriptedUpstream::demo().map_err(|error| error.to_string())?),
         policy: Arc::new(policy::effective(&ceiling, &base, &[])),
-        accounts: BillingSettings::default(),
-        egress: session::way_out(Vec::new()),
-        timing: SessionTimeouts::default(),
-        project: None,
+        egress: session::system_egress(Vec::new()),
+        timeouts: SessionTimeouts::default(),
+        project_policy: None,
         upstreams: UpstreamRegistry::default(),
         variables: HostVariables::default(),
-    };
-    setup.open().map_err(|error| error.to_string())
+    });
+    sessions.map_err(|error| error.to_string())
 }

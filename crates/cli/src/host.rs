@@ -10,7 +10,9 @@ use jail::{JailError, Spawner};
 use protocol::ProblemCode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::SandboxBackend;
-use session::{BillingSettings, HostVariables, SessionOptions, SessionTimeouts, Sessions, Setup};
+use session::{
+    AgentRegistry, BillingSettings, HostVariables, SessionHostConfig, SessionOptions, SessionTimeouts, Sessions,
+};
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -164,20 +166,23 @@ async fn open(
     upstream: Arc<dyn Upstream>,
 ) -> Result<Sessions, Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
-    let setup = Setup {
-        data_dir: config.data_dir.clone(),
-        mock_program: Some(program),
+    let billing = accounts(config)?;
+    let data_dir = data_dir(config)?;
+    let sessions = Sessions::open(SessionHostConfig {
+        gateway: billing.open_gateway(&data_dir)?,
+        gateway_limits: billing.limits,
+        data_dir,
+        clock: Arc::new(SystemClock),
+        agents: AgentRegistry::default().with_installed(config.data_dir.clone()).with(&::agents::MockAgent, program),
         backend,
-        upstream,
         egress: world::egress(config)?,
-        policy,
-        accounts: accounts(config)?,
-        timing: timing(config),
-        project: Some(policy::project(config)),
+        upstream,
         upstreams: upstream::nameable(config),
+        policy,
+        project_policy: Some(policy::project(config)),
+        timeouts: timing(config),
         variables: HostVariables::new(config::host_variable),
-    };
-    let sessions = setup.open()?;
+    })?;
     // What a host that was killed left behind is put in order by whoever comes next.
     sessions.recover().await?;
     Ok(sessions)
@@ -212,7 +217,7 @@ pub(crate) fn redaction(config: &Config) -> Result<RedactionRules, Failure> {
 
 /// The gateway of this process, with the prices in force and the ledger of the data directory.
 pub(crate) fn gateway(config: &Config) -> Result<Gateway, Failure> {
-    Ok(accounts(config)?.gateway(&data_dir(config)?)?)
+    Ok(accounts(config)?.open_gateway(&data_dir(config)?)?)
 }
 
 /// How calls are counted in the data directory.

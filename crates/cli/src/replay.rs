@@ -79,7 +79,7 @@ pub(crate) async fn carry_out(
     let mut audience = Audience { json, ..Audience::default() };
     let id = new_session_id()?;
     let played = tokio::select! {
-        played = reachable.sessions.play_whole(id, &recording, &tape, stage, &normal, |event| audience.hear(event)) => {
+        played = reachable.sessions.replay_and_compare(id, &recording, &tape, stage, &normal, |event| audience.hear(event)) => {
             played.map_err(refused)
         }
         stop = signals.received() => {
@@ -133,9 +133,9 @@ fn refused(name: &str, error: ReplaySessionError) -> Failure {
             let detail = differences.join("\n");
             impossible(&error).detail(detail).help(format!("viv replay {name} --workspace=DIR"))
         }
-        ReplaySessionError::NeverStarted(_) | ReplaySessionError::Tape(_) | ReplaySessionError::Rules(_) => {
-            impossible(&error)
-        }
+        ReplaySessionError::NeverStarted(_)
+        | ReplaySessionError::Recording(_)
+        | ReplaySessionError::NormalizerRules(_) => impossible(&error),
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) async fn carry_out(
         let _ = std::io::stdout().flush();
     };
     let served = ServerConfig {
-        options: SessionOptions { normal: Some(Arc::new(upstream::normal(&config)?)), ..host::options(&config) },
+        options: SessionOptions { normalizer: Some(Arc::new(upstream::normal(&config)?)), ..host::options(&config) },
         audit: Some(directory.audit_log()),
         installer: Some(installer(&config)),
         elsewhere: Some(elsewhere(&directory)),
@@ -109,7 +109,7 @@ fn elsewhere(directory: &DataDir) -> RemoteStop {
         let end = async move {
             let record = SessionIndex::open(&directory, Arc::new(SystemClock))?.find(id.as_str())?;
             let owner = Client::of_owner(&directory, &record.owner).await;
-            let silent = || Failure::from(SessionError::RunElsewhere(id.clone()));
+            let silent = || Failure::from(SessionError::RunByAnotherProcess(id.clone()));
             owner.ok_or_else(silent)?.terminate(&id).await
         };
         Box::pin(async move { end.await.map_err(|failure: Failure| failure.problem()) })

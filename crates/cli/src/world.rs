@@ -14,7 +14,7 @@ pub(crate) fn egress(config: &Config) -> Result<Egress, Failure> {
     let roots = config.file.egress.roots.as_deref().map(|roots| read_roots(config, roots)).transpose()?;
     let known = config.clone();
     let find = Arc::new(move |name: &str| credential(&known, name).map_err(|failure| failure.to_string()));
-    Ok(session::way_out(roots.unwrap_or_default()).with_credentials(find))
+    Ok(session::system_egress(roots.unwrap_or_default()).with_credentials(find))
 }
 
 fn credential(config: &Config, name: &str) -> Result<EgressCredential, Failure> {

@@ -31,7 +31,7 @@ struct AgentInfo {
 
 impl AgentList {
     pub(crate) fn of(sessions: &Sessions) -> Result<Self, SessionError> {
-        let (known, mut drift) = (sessions.roster().all().into_iter(), sessions.drift()?);
+        let (known, mut drift) = (sessions.agents().all().into_iter(), sessions.drift()?);
         let info = |(agent, enlisted): (&'static dyn Agent, _)| {
             AgentInfo::of(agent, enlisted, drift.remove(agent.id()).unwrap_or_default())
         };

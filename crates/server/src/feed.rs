@@ -83,7 +83,7 @@ fn frame(entry: FeedEntry, include_raw: bool) -> Frame {
             let kind = event.draft.body.kind().to_owned();
             Frame::default().id(spot.to_string()).event(kind).data(encode(*event, include_raw))
         }
-        FeedEntry::Lost { spot, session_id, first, last } => {
+        FeedEntry::Lost { cursor: spot, session_id, first, last } => {
             let told = json!({"session_id": session_id, "first": first, "last": last, "reason": "unreadable"});
             Frame::default().id(spot.to_string()).event("stream.gap").data(told.to_string())
         }

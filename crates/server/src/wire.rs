@@ -226,7 +226,7 @@ pub(crate) struct ReplayReport {
 
 impl ReplayReport {
     pub(crate) fn of(session_id: SessionId, played: ReplayOutcome) -> Self {
-        let ReplayOutcome { outcome, miss, left, differences } = played;
+        let ReplayOutcome { outcome, unrecorded_request: miss, unused_calls: left, differences } = played;
         let same = miss.is_none() && differences.is_empty();
         Self { session_id, outcome, same, differences, missed: miss, calls_left: left }
     }

@@ -1,13 +1,12 @@
-//! One file that holds everything about a session, and the way back.
+//! Export and import of a session as one file, the bundle.
 //!
-//! A bundle is a tar: `session.json`, `journal.jsonl`, `policy.json`, `changes.json`, `changes.diff`, `bodies/<sha256>`
-//! and the `manifest.json` that names them all. What comes in is trusted in nothing: every file must be what the
-//! manifest says, and every line of the journal and every body what its hash says, before anything is kept. The
-//! session that is made of it has ended. It can be read and replayed, never driven.
+//! A bundle is a tar archive with `session.json`, `journal.jsonl`, `policy.json`, `changes.json`, `changes.diff`,
+//! `bodies/<sha256>`, and a `manifest.json` with their digests. An import trusts nothing: all digests and the hash chain
+//! of the journal are verified before anything is stored. An imported session has ended; it can be read and replayed.
 
 mod manifest;
-mod packing;
-mod unpacking;
+mod reader;
+mod writer;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,40 +17,38 @@ use protocol::{BodyRef, EventBody, EventDraft, SessionEndReason, SessionEnded, S
 use store::{FileBodyStore, Journal, JournalError, NewSession, SessionPatch, copy_journal, verify_journal};
 use tempfile::NamedTempFile;
 
-use crate::changes::SessionChanges;
-use crate::imported::{DIFF, ImportedSession, LIST};
-use crate::shelf::{blocking, last};
+use crate::storage::{DIFF, ImportedSession, LIST, SessionChanges, last_sequence, run_blocking};
 use crate::{SessionError, Sessions};
-use packing::Packing;
-use unpacking::{check, unpack};
+use reader::{check, unpack};
+use writer::BundleWriter;
 
-/// So many events are read at a time.
+/// Events read at a time.
 const PAGE: usize = 1000;
 
 impl Sessions {
-    /// Everything about a session, as it is now, in one file without a name.
+    /// Returns the bundle of a session as an unnamed temporary file.
     pub async fn export(&self, id: &SessionId) -> Result<File, SessionError> {
         let (mut info, journal, sessions) = (self.get(id)?, self.journal(id)?, self.clone());
-        blocking(move || {
-            let directory = sessions.host.shelf.directory();
+        run_blocking(move || {
+            let directory = sessions.host.store.directory();
             let file = tempfile::tempfile_in(directory.root()).map_err(failed("write"))?;
-            let mut bundle = Packing::to(file);
+            let mut bundle = BundleWriter::new(file);
             let id = &info.session_id;
-            // It may have gone on since it was looked at.
+            // The session may have recorded events since.
             info.event_count = bundle.add_journal(&directory.journal(id))?;
             bundle.add("session.json", &serde_json::to_vec_pretty(&info).unwrap_or_default())?;
-            let (policy, bodies) = look_through(&*journal)?;
+            let (policy, bodies) = find_policy_and_bodies(&*journal)?;
             bundle.add("policy.json", &policy)?;
             let changes = SessionChanges::open(directory, id).map_err(SessionError::Changes)?;
-            if changes.is_there() {
+            if changes.exists() {
                 let stat = changes.stat().map_err(SessionError::Changes)?;
                 bundle.add(LIST, &serde_json::to_vec_pretty(&stat).unwrap_or_default())?;
                 bundle.add(DIFF, changes.patch().map_err(SessionError::Changes)?.as_bytes())?;
             }
             for body in bodies {
-                let kept = FileBodyStore::new(directory).get(&body.into());
-                // A body that was cleared away is missing from the bundle as it is missing here.
-                if let Ok((name, bytes)) = kept.map(|bytes| (base::Digest::of(&bytes), bytes)) {
+                let stored = FileBodyStore::new(directory).get(&body.into());
+                // A body that was deleted is missing in the bundle too.
+                if let Ok((name, bytes)) = stored.map(|bytes| (base::Digest::of(&bytes), bytes)) {
                     bundle.add(&format!("bodies/{name}"), &bytes)?;
                 }
             }
@@ -60,65 +57,66 @@ impl Sessions {
         .await
     }
 
-    /// Takes a session in from a bundle, under its own id or under `new_id`. It has ended, whatever it was.
+    /// Imports a session from a bundle under its own id or under `new_id`. The imported session has ended. Fails when the
+    /// bundle is invalid or the id is used.
     pub async fn import(&self, bundle: File, new_id: Option<SessionId>) -> Result<SessionInfo, SessionError> {
         let sessions = self.clone();
-        let id = blocking(move || sessions.take_in(&bundle, new_id)).await?;
+        let id = run_blocking(move || sessions.import_blocking(&bundle, new_id)).await?;
         self.get(&id)
     }
 
-    fn take_in(&self, bundle: &File, new_id: Option<SessionId>) -> Result<SessionId, SessionError> {
+    fn import_blocking(&self, bundle: &File, new_id: Option<SessionId>) -> Result<SessionId, SessionError> {
         check(bundle)?;
-        let directory = self.host.shelf.directory();
-        let journal = NamedTempFile::new_in(directory.journal_dir()).map_err(failed("take in"))?;
-        let changes = tempfile::tempdir_in(directory.root()).map_err(failed("take in"))?;
+        let directory = self.host.store.directory();
+        let journal = NamedTempFile::new_in(directory.trajectory()).map_err(failed("import"))?;
+        let changes = tempfile::tempdir_in(directory.root()).map_err(failed("import"))?;
         let mut info = unpack(bundle, journal.path(), changes.path(), &FileBodyStore::new(directory))?;
         let ended = check_journal(journal.path(), &info)?;
         let journal = match new_id.filter(|id| *id != info.session_id) {
             None => journal,
             Some(id) => {
-                let copy = NamedTempFile::new_in(directory.journal_dir()).map_err(failed("take in"))?;
-                copy_journal(journal.path(), copy.path(), &id)?;
+                let copy = NamedTempFile::new_in(directory.trajectory()).map_err(failed("import"))?;
+                copy_as(journal.path(), copy.path(), &id)?;
                 info.session_id = id;
                 copy
             }
         };
         let id = info.session_id.clone();
-        let _alone = self.host.shelf.take_in_alone();
-        if self.host.shelf.index.id_was_used(&id)? {
-            return Err(self.host.shelf.taken(id));
+        let _import_lock = self.host.store.lock_imports();
+        if self.host.store.index.is_used(&id)? {
+            return Err(self.host.store.id_used_error(id));
         }
-        // A journal of a session that is not in the list is nobody's: an import that was killed has left it.
+        // A journal without an index row is left from an import that was killed.
         let path = directory.journal(&id);
         let _ = std::fs::remove_file(path.with_extension("idx"));
-        journal.persist(&path).map_err(|error| failed("keep")(error.error))?;
-        let settled = ImportedSession::settle(changes, directory, &id).map_err(failed("keep"));
-        settled.and_then(|()| self.enter_ended(&info, ended)).inspect_err(|error| {
-            // What another process has entered meanwhile stays.
+        journal.persist(&path).map_err(|error| failed("store")(error.error))?;
+        let installed = ImportedSession::install(changes, directory, &id).map_err(failed("store"));
+        installed.and_then(|()| self.register_ended(&info, ended)).inspect_err(|error| {
+            // A session that another process created meanwhile stays.
             if !matches!(error, SessionError::AlreadyExists(_)) {
-                self.host.shelf.unmake(&id);
+                self.host.store.undo_register(&id);
                 let _ = ImportedSession::remove(directory, &id);
             }
         })?;
         Ok(id)
     }
 
-    fn enter_ended(&self, info: &SessionInfo, has_ended: bool) -> Result<(), SessionError> {
-        let (kept, id) = (&self.host.shelf, &info.session_id);
-        let (journal, _) = kept.journal(id)?;
+    fn register_ended(&self, info: &SessionInfo, has_ended: bool) -> Result<(), SessionError> {
+        let (store, id) = (&self.host.store, &info.session_id);
+        let (journal, _) = store.journal(id)?;
         if !has_ended {
             journal.append(EventDraft::daemon(EventBody::SessionEnded(SessionEnded {
                 reason: SessionEndReason::Terminated,
                 terminated_by: TerminatedBy::Daemon,
-                message: Some("this is a copy, taken in from a bundle".to_owned()),
+                message: Some("imported from a bundle".to_owned()),
                 exit_code: None,
                 stderr: None,
             })))?;
         }
         journal.sync()?;
         let info = info.clone();
-        let new = NewSession::new(id.clone(), info.agent, kept.owner.id().clone());
-        kept.index.create(&NewSession {
+        let new = NewSession::new(id.clone(), info.agent, store.owner.id().clone());
+        store.index.create(&NewSession {
             agent_mode: info.agent_mode,
             permission_mode: info.permission_mode,
             model: info.model,
@@ -130,47 +128,51 @@ impl Sessions {
             created_ms: Some(info.created_at),
             ..new
         })?;
-        let change = SessionPatch {
+        let patch = SessionPatch {
             native_session_id: info.native_session_id,
-            event_count: Some(last(&*journal)),
-            outcome: Some(how_it_ended(&*journal)?.into()),
+            event_count: Some(last_sequence(&*journal)),
+            outcome: Some(end_reason(&*journal)?.into()),
             ..SessionPatch::default()
         };
-        kept.index.update(id, &change)?;
+        store.index.update(id, &patch)?;
         Ok(())
     }
 }
 
-/// Fails unless the journal is whole and what the bundle says of its session; tells whether the session has ended.
+/// Verifies that the journal is whole and matches `session.json`. Returns whether the session has ended.
 fn check_journal(path: &Path, info: &SessionInfo) -> Result<bool, SessionError> {
-    let verified = verify_journal(path).map_err(|error| match error {
-        // Where it lies here is nobody's business.
-        JournalError::Damaged { line, defect: flaw, .. } => {
-            SessionError::Bundle(format!("line {line} of its journal is damaged: {flaw}"))
+    let verified = verify(path).map_err(|error| match error {
+        // The path on this host is left out of the message.
+        JournalError::Damaged { line, flaw, .. } => {
+            SessionError::InvalidBundle(format!("line {line} of `journal.jsonl` is damaged: {flaw}"))
         }
         other => SessionError::Journal(other),
     })?;
     if verified.session.as_ref() != Some(&info.session_id) || verified.torn_bytes > 0 {
-        return Err(SessionError::Bundle("its journal is not whole, or is another session's".to_owned()));
+        return Err(SessionError::InvalidBundle(
+            "`journal.jsonl` is truncated or belongs to another session".to_owned(),
+        ));
     }
     if verified.records != info.event_count {
-        let (said, found) = (info.event_count, verified.records);
-        return Err(SessionError::Bundle(format!("session.json speaks of {said} events, its journal has {found}")));
+        let (expected, found) = (info.event_count, verified.records);
+        return Err(SessionError::InvalidBundle(format!(
+            "`session.json` lists {expected} events, but `journal.jsonl` has {found}"
+        )));
     }
     Ok(verified.ended)
 }
 
-/// What the last event says.
-fn how_it_ended(journal: &dyn Journal) -> Result<SessionEndReason, SessionError> {
-    let end = journal.after(last(journal).saturating_sub(1), 1)?.pop().map(|event| event.draft.body);
+/// Returns the reason in the last event; `Terminated` without one.
+fn end_reason(journal: &dyn Journal) -> Result<SessionEndReason, SessionError> {
+    let end = journal.after(last_sequence(journal).saturating_sub(1), 1)?.pop().map(|event| event.draft.body);
     Ok(match end {
         Some(EventBody::SessionEnded(ended)) => ended.reason,
         _ => SessionEndReason::Terminated,
     })
 }
 
-/// The policy, and every body that is spoken of.
-fn look_through(journal: &dyn Journal) -> Result<(Vec<u8>, BTreeSet<Named>), SessionError> {
+/// Returns the policy as JSON, and the keys of all referenced bodies.
+fn find_policy_and_bodies(journal: &dyn Journal) -> Result<(Vec<u8>, BTreeSet<BodyKey>), SessionError> {
     let (mut policy, mut bodies, mut seen) = (Vec::new(), BTreeSet::new(), 0);
     loop {
         let page = journal.after(seen, PAGE)?;
@@ -182,12 +184,12 @@ fn look_through(journal: &dyn Journal) -> Result<(Vec<u8>, BTreeSet<Named>), Ses
                     policy = serde_json::to_vec_pretty(effective).unwrap_or_default();
                 }
                 EventBody::AnthropicRequest(call) | EventBody::OpenaiRequest(call) | EventBody::GeminiRequest(call) => {
-                    bodies.extend(Named::of(&call.body));
+                    bodies.extend(BodyKey::of(&call.body));
                 }
                 EventBody::AnthropicResponse(answer)
                 | EventBody::OpenaiResponse(answer)
                 | EventBody::GeminiResponse(answer) => {
-                    bodies.extend(Named::of(&answer.body));
+                    bodies.extend(BodyKey::of(&answer.body));
                 }
                 _ => {}
             }
@@ -195,12 +197,12 @@ fn look_through(journal: &dyn Journal) -> Result<(Vec<u8>, BTreeSet<Named>), Ses
     }
 }
 
-/// A body by its name, each once.
+/// The digest and size of a stored body.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Named(String, u64);
+struct BodyKey(String, u64);
 
-impl Named {
-    /// None where the journal itself has it.
+impl BodyKey {
+    /// Returns the key of a stored body; `None` for a body inside the journal.
     fn of(body: &BodyRef) -> Option<Self> {
         match body {
             BodyRef::Inline { .. } => None,
@@ -209,9 +211,9 @@ impl Named {
     }
 }
 
-impl From<Named> for BodyRef {
-    fn from(Named(sha256, bytes): Named) -> Self {
-        Self::Stored { sha256, bytes }
+impl From<BodyKey> for BodyRef {
+    fn from(BodyKey(sha256, bytes): BodyKey) -> Self {
+        Self::Named { sha256, bytes }
     }
 }
 

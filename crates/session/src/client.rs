@@ -1,17 +1,15 @@
-//! A program's own way to agents: configured once, then given goals.
+//! A client for programs that run agents: configured once, then given goals.
 //!
-//! The same sessions, sandboxes, gateway and records as `viv run` and `viv serve`: what a client starts is seen by
-//! `viv sessions` of the same data directory.
-//!
-//! Not here: what an agent is told (`agents`), where it runs (`sandbox`), what it may do (`policy`).
+//! It uses the same sessions, sandboxes, gateway and journals as `viv run` and `viv serve`, so `viv sessions` lists the
+//! sessions of a client in the same data directory.
 
 mod builder;
 mod conversation;
 mod failure;
 mod goal;
-mod reading;
 mod response;
-mod terms;
+mod run_options;
+mod turn_reader;
 
 use std::sync::Arc;
 
@@ -25,29 +23,29 @@ pub use builder::{AgentClientBuilder, BuildError, SandboxChoice};
 pub use conversation::{Conversation, ConversationBuilder};
 pub use failure::{GoalError, TurnFailure};
 pub use goal::Goal;
-pub use reading::TurnReader;
 pub use response::AgentResponse;
-pub use terms::PermissionResponder;
+pub use run_options::PermissionResponder;
+pub use turn_reader::TurnReader;
 
-use terms::Terms;
+use run_options::RunOptions;
 
-/// Runs goals with one agent, one policy and one model behind the gateway. Cheap to clone: all clones are the same.
+/// Runs goals with one agent, one policy and one upstream. Clones share the same sessions.
 ///
-/// Unless another sandbox was named it is the first that works of the jail, Podman and Docker; where none works, goals
-/// fail and say what is missing. Success is what the agent itself says of its turn.
+/// The default sandbox is the first that works of the jail, Podman and Docker. If none works, goals fail and say what is
+/// missing. Success is the outcome that the agent itself reports.
 ///
 /// # Examples
 ///
-/// One goal, with the agent `mock` and the built-in model. The first line is only needed for the mock, which lives in
-/// the program that uses it; every other agent is installed with `viv agents install`.
+/// One goal with the agent `mock` and the scripted model. Only the mock agent needs the first line, because it is part
+/// of the program; other agents are installed with `viv agents install`.
 ///
 /// ```standalone_crate
 /// use session::AgentClient;
 ///
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
-///     if std::env::args().nth(1).as_deref() == Some("__agent") { return live_as_mock(); }
+///     if std::env::args().nth(1).as_deref() == Some("__agent") { return run_mock_agent(); }
 ///     let data = tempfile::tempdir()?;
-///     // Before anything starts a thread: the sandbox's spawner is forked here.
+///     // Built before the first thread, because this forks the sandbox's spawner.
 ///     let client = AgentClient::builder()
 ///         .agent("mock")
 ///         .data_dir(data.path())
@@ -61,30 +59,30 @@ use terms::Terms;
 ///         Ok(())
 ///     })
 /// }
-/// # fn live_as_mock() -> Result<(), Box<dyn std::error::Error>> {
-/// #     let settings = mock::Settings::parse(std::env::args().skip(3), |name| std::env::var(name).ok())?;
+/// # fn run_mock_agent() -> Result<(), Box<dyn std::error::Error>> {
+/// #     let settings = mock::MockSettings::parse(std::env::args().skip(3), |name| std::env::var(name).ok())?;
 /// #     mock::main(settings, std::io::stdin(), std::io::stdout());
 /// #     Ok(())
 /// # }
 /// ```
 ///
-/// Claude on a repository, heard while it works, against a server of one's own:
+/// Claude on a repository, with a callback for events and an OpenAI-compatible upstream:
 ///
 /// ```no_run
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use gateway::{Vendor, VendorConfig, VendorKind};
+/// use gateway::{VendorConfig, VendorKind, VendorUpstream};
 /// use secret::Secret;
-/// use session::{AgentClient, Failure, GoalError, Permissions};
+/// use session::{AgentClient, GoalError, PermissionResponder, TurnFailure};
 ///
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     let mut vendor = VendorConfig::new("mine", VendorKind::OpenaiCompatible, "https://models.example.com/v1");
 ///     vendor.key = Some(Secret::new("the key stays outside the sandbox".to_owned()));
-///     // Before there is a runtime, whose threads would keep the sandbox's spawner from being forked.
+///     // Built before the runtime, whose threads would keep the spawner from being forked.
 ///     let client = AgentClient::builder()
 ///         .agent("claude")
 ///         .data_dir("/home/you/.local/share/viv")
-///         .upstream(Arc::new(Vendor::new(vendor)?))
+///         .upstream(Arc::new(VendorUpstream::new(vendor)?))
 ///         .build()?;
 ///     tokio::runtime::Runtime::new()?.block_on(fix(client))
 /// }
@@ -94,7 +92,7 @@ use terms::Terms;
 ///         .goal("Make the tests pass.")
 ///         .workspace("/home/you/project")
 ///         .model("claude-sonnet-4-5")
-///         .permissions(Permissions::Allow)
+///         .permissions(PermissionResponder::Allow)
 ///         .timeout(Duration::from_secs(600))
 ///         .retries(2)
 ///         .on_event(|event| println!("{}", event.draft.body.kind()))
@@ -102,7 +100,7 @@ use terms::Terms;
 ///         .await;
 ///     match outcome {
 ///         Ok(response) => println!("{} · changed {:?}", response.text, response.changes.modified),
-///         Err(GoalError::Failed { failure: Failure::TimedOut(limit), .. }) => eprintln!("not done in {limit:?}"),
+///         Err(GoalError::Failed { failure: TurnFailure::TimedOut(limit), .. }) => eprintln!("not done in {limit:?}"),
 ///         Err(error) => return Err(error.into()),
 ///     }
 ///     Ok(())
@@ -110,71 +108,71 @@ use terms::Terms;
 /// ```
 #[derive(Clone)]
 pub struct AgentClient {
-    inner: Arc<Inner>,
+    inner: Arc<ClientState>,
 }
 
-struct Inner {
+struct ClientState {
     sessions: Sessions,
     agent: String,
     options: SessionOptions,
-    /// What a host that was killed left behind is put in order once, before the first session.
+    /// Set when sessions of dead hosts were recovered, before the first session.
     recovered: OnceCell<()>,
 }
 
 impl AgentClient {
-    /// Begins to configure a client.
+    /// Returns a builder.
     pub fn builder() -> AgentClientBuilder {
         AgentClientBuilder::default()
     }
 
-    /// A client over sessions that a host has opened, and put in order, before.
-    pub fn over(sessions: Sessions, agent: impl Into<String>, options: SessionOptions) -> Self {
+    /// Returns a client of sessions that the caller has opened and recovered.
+    pub fn from_sessions(sessions: Sessions, agent: impl Into<String>, options: SessionOptions) -> Self {
         let recovered = OnceCell::new_with(Some(()));
-        Self { inner: Arc::new(Inner { sessions, agent: agent.into(), options, recovered }) }
+        Self { inner: Arc::new(ClientState { sessions, agent: agent.into(), options, recovered }) }
     }
 
-    /// One prompt in a session of its own, which ends with its turn.
+    /// Returns a goal: one prompt in a session of its own, which ends with the turn.
     pub fn goal(&self, text: impl Into<String>) -> Goal {
         Goal::new(self.clone(), text.into())
     }
 
-    /// A session of several turns.
+    /// Returns a builder of a session of several turns.
     pub fn conversation(&self) -> ConversationBuilder {
         ConversationBuilder::new(self.clone())
     }
 
-    /// The sessions behind it, with everything the session API can do.
+    /// Returns the sessions of this client.
     pub fn sessions(&self) -> &Sessions {
         &self.inner.sessions
     }
 
-    /// Ends every agent this client started. The records stay.
+    /// Kills every agent of this client. The journals stay.
     pub async fn close(&self) {
         self.inner.sessions.close_all().await;
     }
 
-    async fn open(&self, terms: Terms) -> Result<Conversation, SessionError> {
+    async fn open(&self, options: RunOptions) -> Result<Conversation, SessionError> {
         let sessions = &self.inner.sessions;
         self.inner.recovered.get_or_try_init(|| async { sessions.recover().await.map(drop) }).await?;
-        let id = terms.id.clone().map_or_else(new_id, Ok)?;
+        let id = options.id.clone().map_or_else(new_id, Ok)?;
         let request = CreateSession {
             agent: self.inner.agent.clone(),
-            agent_version: terms.agent_version.clone(),
-            model: terms.model.clone(),
-            upstream: terms.upstream.clone(),
-            permission_mode: terms.permission_mode.clone(),
-            mcp: terms.mcp.clone(),
-            skills: terms.skills.clone(),
-            directory: terms.workspace.as_ref().map(|path| path.to_string_lossy().into_owned()),
+            agent_version: options.agent_version.clone(),
+            model: options.model.clone(),
+            upstream: options.upstream.clone(),
+            permission_mode: options.permission_mode.clone(),
+            mcp: options.mcp.clone(),
+            skills: options.skills.clone(),
+            directory: options.workspace.as_ref().map(|path| path.to_string_lossy().into_owned()),
             ..CreateSession::default()
         };
-        let options = SessionOptions { task_name: terms.task_name.clone(), ..self.inner.options.clone() };
-        sessions.create(id.clone(), request, options).await?;
-        Ok(Conversation::new(self.inner.sessions.clone(), id, terms))
+        let session_options = SessionOptions { task_name: options.task_name.clone(), ..self.inner.options.clone() };
+        sessions.create(id.clone(), request, session_options).await?;
+        Ok(Conversation::new(self.inner.sessions.clone(), id, options))
     }
 }
 
 fn new_id() -> Result<SessionId, SessionError> {
-    // An id of ours is always one; were it not, nothing could be started.
+    // A generated id is always valid.
     SessionId::new(format!("ses_{}", Uuid::now_v7().simple())).map_err(|_| SessionError::ShuttingDown)
 }

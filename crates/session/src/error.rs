@@ -1,4 +1,4 @@
-//! Why a command to a session was refused or failed.
+//! Errors of session operations.
 
 use std::path::PathBuf;
 
@@ -12,142 +12,142 @@ use store::{DataDirError, JournalError, LedgerError, SessionIndexError, is_disk_
 use crate::WorkspaceForbidden;
 use crate::skills::SkillError;
 
-/// Why a command to a session was refused or failed.
+/// Why a session operation was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// No session of that id.
+    /// There is no session with that id.
     #[error("session `{0}` does not exist")]
     NotFound(SessionId),
-    /// Ids are never used twice.
-    #[error("session `{0}` exists already")]
+    /// A session with that id exists.
+    #[error("session `{0}` already exists")]
     AlreadyExists(SessionId),
-    /// It was deleted, and what it cost keeps its id.
-    #[error("session `{0}` was deleted, and its id is never used again")]
+    /// A deleted session had that id, and its ledger entries still refer to it.
+    #[error("session id `{0}` belongs to a deleted session and cannot be used again")]
     IdUsed(SessionId),
-    /// `session.ended` was recorded.
+    /// The session has ended.
     #[error("session `{0}` has ended")]
     Ended(SessionId),
-    /// The sender asked to be refused rather than queued.
-    #[error("session `{0}` is in the middle of a turn")]
+    /// The sender asked for refusal instead of queueing.
+    #[error("session `{0}` is running a turn")]
     TurnRunning(SessionId),
-    /// More messages wait than anybody will read.
-    #[error("session `{id}` has {waiting} messages waiting, which is the most it keeps")]
+    /// The message queue is full.
+    #[error("the queue of session `{id}` is full with {waiting} messages")]
     QueueFull {
         /// The session.
         id: SessionId,
-        /// How many wait.
+        /// Number of queued messages.
         waiting: usize,
     },
-    /// The client gave one name to two messages.
-    #[error("another message was sent as `{0}` before; a name is for one message, and for sending that again")]
+    /// The client used one id for two different messages.
+    #[error("clientMessageId `{0}` was already used for a different message")]
     MessageIdReused(String),
-    /// There is not one answer for each thing that was asked.
-    #[error("question `{id}` asks for {wanted} answers, and {given} were given")]
-    AnswersMisfit {
+    /// The number of answers does not match the question.
+    #[error("question `{id}` needs {wanted} answers, but {given} were given")]
+    WrongAnswerCount {
         /// The question.
         id: QuestionId,
-        /// How many things it asks.
+        /// Number of parts of the question.
         wanted: usize,
-        /// How many were answered.
+        /// Number of given answers.
         given: usize,
     },
-    /// Answered, or resolved when its turn ended.
+    /// The permission request was answered, or resolved when its turn ended.
     #[error("permission `{0}` is not waiting for an answer")]
     PermissionNotPending(PermissionId),
-    /// The session never asked for it.
-    #[error("permission `{0}` was never asked for")]
+    /// The session has no such permission request.
+    #[error("permission `{0}` does not exist")]
     PermissionNotFound(PermissionId),
-    /// Answered, or resolved when its turn ended.
+    /// The question was answered, or resolved when its turn ended.
     #[error("question `{0}` is not waiting for an answer")]
     QuestionNotPending(QuestionId),
-    /// The session never asked it.
-    #[error("question `{0}` was never asked")]
+    /// The session has no such question.
+    #[error("question `{0}` does not exist")]
     QuestionNotFound(QuestionId),
-    /// Its turn has begun, or it was removed before.
-    #[error("the message of turn `{0}` does not wait any more")]
+    /// The turn of the message has started, or the message was removed.
+    #[error("the message of turn `{0}` is no longer queued")]
     MessageNotQueued(TurnId),
-    /// It never waited.
-    #[error("no message of turn `{0}` has waited")]
+    /// No message with that turn was ever queued.
+    #[error("turn `{0}` never had a queued message")]
     MessageNotFound(TurnId),
-    /// Unknown, or revoked before.
+    /// The grant is unknown, or was revoked before.
     #[error("session `{id}` has no grant `{grant}`")]
-    NoGrant {
+    GrantNotFound {
         /// The session.
         id: SessionId,
-        /// As the client named it.
+        /// The id that the client gave.
         grant: PermissionId,
     },
-    /// Its workspace is in a sandbox, and it has none now.
-    #[error("session `{0}` sleeps: its agent and its sandbox do not run")]
-    Asleep(SessionId),
-    /// What was sent cannot be taken in as a session.
-    #[error("this is no bundle of a session: {0}")]
-    Bundle(String),
-    /// The bundle of a session could not be written or read.
+    /// The session has no running agent, and so no sandbox.
+    #[error("session `{0}` is idle: its agent and sandbox do not run")]
+    NotRunning(SessionId),
+    /// The file is not a valid bundle.
+    #[error("invalid session bundle: {0}")]
+    InvalidBundle(String),
+    /// A file of the bundle could not be written or read.
     #[error("cannot {doing} the bundle")]
     BundleFile {
-        /// What was being done.
+        /// The failed operation, as a verb.
         doing: &'static str,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// No agent of that name.
-    #[error("there is no agent `{0}`")]
+    /// There is no agent with that name.
+    #[error("unknown agent `{0}`")]
     UnknownAgent(String),
-    /// The agent is one we know, and it is not here.
-    #[error("agent `{agent}`{} is not installed", in_version(version.as_deref()))]
+    /// The agent is known but not installed.
+    #[error("agent `{agent}`{} is not installed", version_suffix(version.as_deref()))]
     NotInstalled {
         /// The agent.
         agent: &'static str,
-        /// The version that was looked for.
+        /// The requested version.
         version: Option<String>,
     },
-    /// A field of the request that nothing here would keep is refused, never dropped.
-    #[error("`{field}` cannot be used: {why}")]
+    /// The request has a field that is not supported here.
+    #[error("`{field}` is not supported: {why}")]
     NotSupported {
-        /// The field, as the client wrote it.
+        /// The name of the field.
         field: &'static str,
-        /// What stands against it.
+        /// The reason.
         why: &'static str,
     },
-    /// The workspace is named in a way that could mean two places.
+    /// The workspace is a relative path.
     #[error("directory `{}` is not an absolute path", .0.display())]
     DirectoryNotAbsolute(PathBuf),
-    /// The workspace is not there, or is no directory.
-    #[error("directory `{}` cannot be opened", path.display())]
+    /// The workspace does not exist or is not a directory.
+    #[error("cannot open directory `{}`", path.display())]
     Directory {
-        /// As the client wrote it.
+        /// The path that the client gave.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// No session is made there, or not by this caller.
+    /// No session, or no session of this caller, may use the directory.
     #[error("directory `{}` is not allowed: {why}", path.display())]
     DirectoryNotAllowed {
-        /// As the client wrote it.
+        /// The path that the client gave.
         path: PathBuf,
-        /// What stands against it.
+        /// The reason.
         why: WorkspaceForbidden,
     },
-    /// The agent cannot be started like this.
-    #[error("the agent cannot be started like this")]
+    /// The agent cannot be started with these settings.
+    #[error("cannot start the agent with these settings")]
     Agent(#[from] AgentError),
-    /// The MCP servers cannot be used like this.
-    #[error("the MCP servers cannot be used")]
+    /// The MCP servers are invalid.
+    #[error("invalid MCP servers")]
     Mcp(#[from] McpError),
-    /// The skills cannot be had.
-    #[error("the skills cannot be had")]
+    /// The skills could not be fetched or installed.
+    #[error("cannot fetch skills")]
     Skills(#[from] SkillError),
-    /// The sandbox could not be made, or a command in it could not be started.
+    /// The sandbox could not be created, or a command in it could not be started.
     #[error("the sandbox failed")]
     Sandbox(#[from] SandboxError),
-    /// The record could not be kept, so nothing else was done.
-    #[error("cannot keep the record")]
+    /// The journal could not be written or read, so nothing else was done.
+    #[error("cannot use the journal")]
     Journal(#[from] JournalError),
-    /// The list of sessions could not be read or written.
-    #[error("cannot use the list of sessions")]
+    /// The session index could not be read or written.
+    #[error("cannot use the session index")]
     Index(#[source] SessionIndexError),
     /// The data directory cannot be used.
     #[error("cannot use the data directory")]
@@ -155,85 +155,85 @@ pub enum SessionError {
     /// The ledger could not be read.
     #[error("cannot read the ledger")]
     Ledger(#[from] LedgerError),
-    /// What the agent changed could not be kept.
-    #[error("cannot keep the changes of the workspace")]
+    /// The workspace changes could not be saved or read.
+    #[error("cannot save or read the workspace changes")]
     Changes(#[source] std::io::Error),
-    /// Its agent may still write what is to be applied or forgotten.
+    /// The changes can be applied or discarded only after the session has ended.
     #[error("session `{0}` has not ended")]
-    StillOpen(SessionId),
-    /// What the agent changed was not applied.
+    NotEnded(SessionId),
+    /// The changes could not be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// A session never goes on under rules it was not made under.
-    #[error("session `{0}` was made under another policy than the one in force now")]
+    /// A session is never resumed under another policy.
+    #[error("session `{0}` was created under another policy than the current one")]
     PolicyChanged(SessionId),
-    /// The policy file of the session's directory is there, and cannot be read.
-    #[error("the policy file `{}` cannot be read", path.display())]
+    /// The policy file in the session's directory cannot be read.
+    #[error("cannot read the policy file `{}`", path.display())]
     ProjectPolicy {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// The host has no upstream of that name.
-    #[error("there is no upstream `{name}`; there are: {}", listed(known))]
+    /// The host has no upstream with that name.
+    #[error("unknown upstream `{name}`; known upstreams: {}", join_names(known))]
     UnknownUpstream {
-        /// As the client named it.
+        /// The name that the client gave.
         name: String,
-        /// Those there are.
+        /// The names of all upstreams.
         known: Vec<String>,
     },
-    /// The host has it, and cannot use it.
-    #[error("the upstream `{name}` cannot be used: {why}")]
+    /// The upstream is configured but cannot be created.
+    #[error("cannot use upstream `{name}`: {why}")]
     UpstreamUnusable {
         /// The upstream.
         name: String,
-        /// What stands against it.
+        /// The reason.
         why: String,
     },
-    /// A rule that is none.
+    /// A policy rule is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// More than may be granted, or more than a narrowing can give.
+    /// The change would allow more than it may.
     #[error(transparent)]
     Widening(#[from] WideningDenied),
-    /// Its journal is not what was written, and was put aside.
+    /// The journal is damaged and was moved to the quarantine folder.
     #[error("the journal of session `{id}` is damaged: {flaw}")]
     Damaged {
         /// The session.
         id: SessionId,
-        /// What is wrong with it.
+        /// The damage.
         flaw: String,
     },
-    /// Its journal cannot be opened.
-    #[error("what session `{0}` left cannot be read")]
+    /// The journal cannot be opened.
+    #[error("cannot read the journal of session `{0}`")]
     Unreadable(SessionId),
-    /// Another process of this data directory runs it.
-    #[error("session `{0}` is run by another process")]
-    RunElsewhere(SessionId),
-    /// A replay has no model to go on with.
-    #[error("session `{0}` was a replay, and a replay does not go on")]
-    ReplayOver(SessionId),
+    /// Another process of this data directory runs the session.
+    #[error("another process runs session `{0}`")]
+    RunByAnotherProcess(SessionId),
+    /// A replay has no model to continue with.
+    #[error("session `{0}` is a finished replay and cannot be continued")]
+    ReplayFinished(SessionId),
     /// The host is shutting down.
     #[error("the host is shutting down")]
     ShuttingDown,
 }
 
 impl SessionError {
-    /// Stable identifier for clients.
+    /// Returns the stable code for clients.
     pub fn code(&self) -> ProblemCode {
-        // Whatever met it: it is not our defect, and it is mended in the same way.
-        if is_disk_full(self) {
+        // A full disk has the same remedy whichever operation failed.
+        if is_full(self) {
             return ProblemCode::DiskFull;
         }
         match self {
             Self::NotFound(_) => ProblemCode::SessionNotFound,
             Self::AlreadyExists(_) | Self::IdUsed(_) => ProblemCode::SessionAlreadyExists,
-            Self::Ended(_) | Self::ReplayOver(_) | Self::Journal(JournalError::Ended) => ProblemCode::SessionEnded,
+            Self::Ended(_) | Self::ReplayFinished(_) | Self::Journal(JournalError::Ended) => ProblemCode::SessionEnded,
             Self::TurnRunning(_) | Self::QueueFull { .. } => ProblemCode::TurnRunning,
             Self::MessageIdReused(_) => ProblemCode::IdempotencyKeyReused,
-            Self::StillOpen(_) => ProblemCode::SessionOpen,
+            Self::NotEnded(_) => ProblemCode::SessionOpen,
             Self::Apply(error) => error.code(),
             Self::PermissionNotPending(_) => ProblemCode::PermissionNotPending,
             Self::PermissionNotFound(_) => ProblemCode::PermissionNotFound,
@@ -241,9 +241,9 @@ impl SessionError {
             Self::QuestionNotFound(_) => ProblemCode::QuestionNotFound,
             Self::MessageNotQueued(_) => ProblemCode::MessageNotQueued,
             Self::MessageNotFound(_) => ProblemCode::MessageNotFound,
-            Self::NoGrant { .. } => ProblemCode::GrantNotFound,
-            Self::Asleep(_) => ProblemCode::SandboxGone,
-            Self::Bundle(_) => ProblemCode::BundleInvalid,
+            Self::GrantNotFound { .. } => ProblemCode::GrantNotFound,
+            Self::NotRunning(_) => ProblemCode::SandboxGone,
+            Self::InvalidBundle(_) => ProblemCode::BundleInvalid,
             Self::UnknownAgent(_) => ProblemCode::UnsupportedAgent,
             Self::Skills(SkillError::Denied { .. }) => ProblemCode::PolicyDenied,
             Self::NotSupported { .. }
@@ -253,7 +253,7 @@ impl SessionError {
             | Self::Directory { .. }
             | Self::Agent(AgentError::McpTransport { .. })
             | Self::Mcp(_)
-            | Self::AnswersMisfit { .. }
+            | Self::WrongAnswerCount { .. }
             | Self::Skills(_) => ProblemCode::InvalidRequest,
             Self::DirectoryNotAllowed { .. } => ProblemCode::DirectoryNotAllowed,
             Self::Agent(AgentError::ModeNotSupported { .. }) => ProblemCode::ModeNotSupported,
@@ -263,7 +263,7 @@ impl SessionError {
             Self::PolicyChanged(_) => ProblemCode::PolicyWideningDenied,
             Self::Policy(error) => error.code(),
             Self::Widening(error) => error.code(),
-            Self::RunElsewhere(_) => ProblemCode::DataDirInUse,
+            Self::RunByAnotherProcess(_) => ProblemCode::DataDirInUse,
             Self::Damaged { .. } | Self::Journal(JournalError::Damaged { .. }) => ProblemCode::JournalDamaged,
             Self::Index(error) => error.code(),
             Self::DataDir(error) => error.code(),
@@ -275,7 +275,7 @@ impl SessionError {
         }
     }
 
-    /// What to do about it, in a line that can be pasted where there is one.
+    /// Returns a remedy, as a command where there is one.
     pub fn hint(&self) -> Option<String> {
         if is_disk_full(self) {
             return Some("df -h".to_owned());
@@ -283,10 +283,10 @@ impl SessionError {
         match self {
             Self::NotFound(_) | Self::IdUsed(_) => Some("viv sessions ls".to_owned()),
             Self::PermissionNotFound(_) | Self::QuestionNotFound(_) => Some("viv perms ls".to_owned()),
-            Self::Asleep(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),
+            Self::NotRunning(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),
             Self::UnknownAgent(_) => Some("viv agents ls".to_owned()),
-            Self::NotInstalled { agent, version } => Some(install(agent, version.as_deref())),
-            Self::Agent(AgentError::NodeMissing(agent)) => Some(install(agent, None)),
+            Self::NotInstalled { agent, version } => Some(install_command(agent, version.as_deref())),
+            Self::Agent(AgentError::NodeMissing(agent)) => Some(install_command(agent, None)),
             Self::AlreadyExists(id) | Self::TurnRunning(id) | Self::QueueFull { id, .. } => {
                 Some(format!("viv sessions show {id}"))
             }
@@ -296,7 +296,7 @@ impl SessionError {
             Self::DirectoryNotAllowed { .. } => {
                 Some("mkdir -p ~/work && viv run mock hello --workspace ~/work".to_owned())
             }
-            Self::StillOpen(id) => Some(format!("viv sessions stop {id}")),
+            Self::NotEnded(id) => Some(format!("viv sessions stop {id}")),
             Self::Damaged { id, .. } => Some(format!("viv sessions rm {id}")),
             Self::Sandbox(SandboxError::Unavailable { fix, .. }) => Some(fix.clone()),
             Self::Sandbox(_) => Some("viv doctor".to_owned()),
@@ -306,7 +306,7 @@ impl SessionError {
 }
 
 impl SessionError {
-    /// What a program may want to know beside the code: for changes that were refused, each path and why.
+    /// Returns machine-readable details: for refused changes, each path and the reason.
     pub fn details(&self) -> Map<String, Value> {
         match self {
             Self::Apply(ApplyError::Refused(refusals)) => {
@@ -317,15 +317,15 @@ impl SessionError {
     }
 }
 
-fn listed(names: &[String]) -> String {
+fn join_names(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-fn in_version(version: Option<&str>) -> String {
+fn version_suffix(version: Option<&str>) -> String {
     version.map(|version| format!(" {version}")).unwrap_or_default()
 }
 
-fn install(agent: &str, version: Option<&str>) -> String {
+fn install_command(agent: &str, version: Option<&str>) -> String {
     let version = version.map(|version| format!("@{version}")).unwrap_or_default();
     format!("viv agents install {agent}{version}")
 }
@@ -334,7 +334,7 @@ impl From<SessionIndexError> for SessionError {
     fn from(error: SessionIndexError) -> Self {
         match error {
             SessionIndexError::AlreadyExists(id) => Self::AlreadyExists(id),
-            SessionIndexError::OwnedByAnother(id) => Self::RunElsewhere(id),
+            SessionIndexError::OwnedByAnother(id) => Self::RunByAnotherProcess(id),
             SessionIndexError::NotFound(reference) => match SessionId::new(reference.clone()) {
                 Ok(id) => Self::NotFound(id),
                 Err(_) => Self::Index(SessionIndexError::NotFound(reference)),

@@ -1,15 +1,15 @@
-//! A recorded session, played again: the same agent in a new sandbox, told and answered what it was told and
-//! answered then, with a model that speaks from the recording.
+//! Replay of a recorded session: the same agent in a new sandbox gets the same prompts and answers, and the recorded
+//! model responses.
 //!
-//! The replay reaches no network, whatever the policy of the recorded session allowed, and begins with a workspace as
-//! the recorded one began. What cannot be the same is refused before anything starts.
+//! A replay has no network access. Its workspace must be in the same state as at the start of the recorded session. A
+//! replay that cannot be faithful is refused before anything starts.
 //!
-//! Not here: which answer belongs to which request (`gateway`).
+//! Not here: matching of model requests to recorded responses (`gateway`).
 
 mod compare;
-mod origin;
-mod part;
-mod whole;
+mod outcome;
+mod turn_script;
+mod workspace_origin;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,73 +22,73 @@ use serde_json::Value;
 use store::{DataDir, JournalReader, JournalTail};
 
 use crate::{ImportedSession, SessionError, SessionOptions, Sessions};
-use part::{Act, Part};
+use turn_script::{ReplayStep, TurnScript};
 
 pub use compare::compare;
-pub use origin::WorkspaceOrigin;
-pub use whole::ReplayOutcome;
+pub use outcome::ReplayOutcome;
+pub use workspace_origin::WorkspaceOrigin;
 
-/// So many events are read at a time.
+/// Events read at a time.
 const PAGE: usize = 1_000;
 
-/// A session that plays a recorded one.
+/// Marks a new session as the replay of another one.
 #[derive(Debug, Clone)]
 pub struct ReplaySession {
-    /// The recorded one.
+    /// The recorded session.
     pub of: SessionId,
-    /// Speaks from the recording.
+    /// The upstream that responds from the recording.
     pub upstream: Arc<dyn Upstream>,
 }
 
-/// What was done with a session, apart from what the model and the agent said.
+/// A recorded session: its settings, the user's actions, and all its events.
 #[derive(Debug, Clone)]
 pub struct SessionRecording {
-    /// The session.
+    /// The id of the session.
     pub id: SessionId,
-    /// Which agent.
+    /// The name of the agent.
     pub agent: String,
-    /// Which version of it.
+    /// The version of the agent.
     pub agent_version: Option<String>,
-    /// Its workspace on the host.
+    /// The workspace on the host.
     pub directory: Option<PathBuf>,
-    /// How that began; none: it was not looked at.
+    /// The initial state of the workspace, if it was saved.
     pub origin: Option<WorkspaceOrigin>,
-    /// Digest of the policy it was made under.
+    /// Digest of the session's policy.
     pub policy: String,
     agent_mode: Option<String>,
     permission_mode: Option<String>,
     model: Option<String>,
     mcp: Option<BTreeMap<String, Value>>,
     skills: Option<Value>,
-    parts: Vec<Part>,
-    /// Everything that was recorded.
+    turns: Vec<TurnScript>,
+    /// All recorded events.
     pub events: Vec<Event>,
 }
 
-/// Why a session cannot be played again.
+/// Why a session cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplaySessionError {
-    /// It never started.
+    /// The session never started.
     #[error("session `{0}` never started")]
     NeverStarted(SessionId),
-    /// Its rules are not those of now.
-    #[error("session `{0}` was recorded under another policy than the one in force now")]
+    /// The policy has changed since the recording.
+    #[error("session `{0}` was recorded under another policy than the current one")]
     Policy(SessionId),
-    /// What it worked on is not what it was.
-    #[error("the workspace `{}` is not as it was when the session began", directory.display())]
+    /// The workspace has changed since the recording.
+    #[error("the workspace `{}` has changed since the session started", directory.display())]
     Workspace {
-        /// Where.
+        /// The workspace.
         directory: PathBuf,
-        /// Which paths differ, and how.
+        /// The changed paths, one line each.
         differences: Vec<String>,
     },
-    /// What its model said is not all there.
-    #[error("what the model said cannot be had")]
-    Tape(#[from] ReplayError),
-    /// What should not count cannot be told.
-    #[error("the rules of what does not count cannot be used")]
-    Rules(#[from] NormalizerError),
-    /// A step failed as it would in any session.
+    /// Recorded model responses are missing.
+    #[error("cannot read the recorded model responses")]
+    Recording(#[from] ReplayError),
+    /// The normalizer rules are invalid.
+    #[error("invalid rules of the request normalizer")]
+    NormalizerRules(#[from] NormalizerError),
+    /// A session operation failed.
     #[error(transparent)]
     Session(#[from] SessionError),
 }
@@ -98,8 +98,8 @@ impl ReplaySessionError {
     pub fn code(&self) -> ProblemCode {
         match self {
             Self::Session(error) => error.code(),
-            Self::Rules(_) => ProblemCode::ConfigInvalid,
-            Self::NeverStarted(_) | Self::Policy(_) | Self::Workspace { .. } | Self::Tape(_) => {
+            Self::NormalizerRules(_) => ProblemCode::ConfigInvalid,
+            Self::NeverStarted(_) | Self::Policy(_) | Self::Workspace { .. } | Self::Recording(_) => {
                 ProblemCode::ReplayImpossible
             }
         }
@@ -107,7 +107,7 @@ impl ReplaySessionError {
 }
 
 impl SessionRecording {
-    /// What is on record of a session in `directory`.
+    /// Reads the recording of a session from the data directory. Fails when the session never started.
     pub fn read(directory: &DataDir, info: &SessionInfo) -> Result<Self, ReplaySessionError> {
         let id = info.session_id.clone();
         let reader = JournalReader::open(directory.journal(&id), id.clone()).map_err(SessionError::from)?;
@@ -120,7 +120,8 @@ impl SessionRecording {
             }
             events.extend(page);
         }
-        let started = part::started(&events).ok_or_else(|| ReplaySessionError::NeverStarted(id.clone()))?;
+        let started =
+            turn_script::start_metadata(&events).ok_or_else(|| ReplaySessionError::NeverStarted(id.clone()))?;
         Ok(Self {
             agent: info.agent.clone(),
             agent_version: started.agent_version,
@@ -130,25 +131,25 @@ impl SessionRecording {
             mcp: info.mcp.clone(),
             skills: info.skills.clone(),
             policy: started.policy,
-            // What a bundle names is a directory of another host.
+            // The directory of an imported session is on another host.
             directory: info
                 .directory
                 .clone()
                 .filter(|_| ImportedSession::find(directory, &id).is_none())
                 .map(PathBuf::from),
-            origin: WorkspaceOrigin::load(&directory.workspace_origin(&id)),
-            parts: part::parts(&events),
+            origin: WorkspaceOrigin::load(&directory.origin(&id)),
+            turns: turn_script::turn_scripts(&events),
             events,
             id,
         })
     }
 
-    /// The policy for a replay: the recorded one, without the network.
+    /// Returns the policy for a replay: the recorded one, without network access.
     fn policy(&self, policy: &Arc<EffectivePolicy>) -> Result<Arc<EffectivePolicy>, ReplaySessionError> {
         if policy.digest() != self.policy {
             return Err(ReplaySessionError::Policy(self.id.clone()));
         }
-        // Only where it was open: the rule that closes it is quoted to the agent, and would be another one.
+        // Narrowed only if the network was open, because the agent sees which rule denies a request.
         if !policy.net().is_open() {
             return Ok(policy.clone());
         }
@@ -159,7 +160,7 @@ impl SessionRecording {
 
     fn check_workspace(&self, directory: Option<&PathBuf>) -> Result<(), ReplaySessionError> {
         let (Some(origin), Some(directory)) = (&self.origin, directory) else { return Ok(()) };
-        let differences = origin.differences(&WorkspaceOrigin::look(directory));
+        let differences = origin.differences(&WorkspaceOrigin::scan(directory));
         if differences.is_empty() {
             return Ok(());
         }
@@ -168,23 +169,23 @@ impl SessionRecording {
 }
 
 impl Sessions {
-    /// Plays `recording` in the new session `id` and ends that, telling `hear` of every event as it comes.
+    /// Replays `recording` in the new session `id`, ends that session, and calls `listener` for every event.
     ///
-    /// `policy` must be the one it was recorded under. The workspace is `directory` if given, else the recorded one,
-    /// and must be as that was.
+    /// The policy of `setup` must be the recorded one. The workspace is the directory of `setup` if given, else the
+    /// recorded one, and must be in its initial state.
     pub async fn replay(
         &self,
         id: SessionId,
         recording: &SessionRecording,
-        stage: ReplaySetup,
-        mut hear: impl FnMut(&Event),
+        setup: ReplaySetup,
+        mut listener: impl FnMut(&Event),
     ) -> Result<(), ReplaySessionError> {
-        let directory = stage.directory.or_else(|| recording.directory.clone());
-        // Before it is looked at: what differs in a directory is told, and not to everybody.
-        let named = directory.as_deref().map(|path| self.check_directory(path, &stage.options.workspaces));
-        named.transpose()?;
+        let directory = setup.directory.or_else(|| recording.directory.clone());
+        // Checked before the scan, because the differences are reported to the caller.
+        let allowed = directory.as_deref().map(|path| self.check_directory(path, &setup.options.workspaces));
+        allowed.transpose()?;
         recording.check_workspace(directory.as_ref())?;
-        let policy = recording.policy(&stage.policy)?;
+        let policy = recording.policy(&setup.policy)?;
         let request = CreateSession {
             agent: recording.agent.clone(),
             agent_version: recording.agent_version.clone(),
@@ -197,35 +198,35 @@ impl Sessions {
             title: Some(format!("replay of {}", recording.id)),
             ..CreateSession::default()
         };
-        let rerun = ReplaySession { of: recording.id.clone(), upstream: stage.upstream };
-        let options = SessionOptions { policy: Some(policy), replay: Some(rerun), ..stage.options };
+        let replay = ReplaySession { of: recording.id.clone(), upstream: setup.upstream };
+        let options = SessionOptions { policy: Some(policy), replay: Some(replay), ..setup.options };
         self.create(id.clone(), request, options).await?;
-        let played = self.play(&id, recording, &mut hear).await;
+        let replayed = self.replay_turns(&id, recording, &mut listener).await;
         self.terminate(&id).await?;
-        played
+        replayed
     }
 
-    async fn play(
+    async fn replay_turns(
         &self,
         id: &SessionId,
         recording: &SessionRecording,
-        hear: &mut impl FnMut(&Event),
+        listener: &mut impl FnMut(&Event),
     ) -> Result<(), ReplaySessionError> {
-        for part in &recording.parts {
-            let accepted = self.send(id, part.message.clone()).await?;
+        for turn in &recording.turns {
+            let accepted = self.send(id, turn.message.clone()).await?;
             let mut tail = JournalTail::new(self.journal(id)?, accepted.sequence);
-            let mut cues = part.cues();
+            let mut replayer = turn.replayer();
             loop {
                 let events = tail.next(1).await.map_err(SessionError::from)?;
                 let Some(event) = events.first() else { return Ok(()) };
-                hear(event);
-                match cues.after(&event.draft.body) {
-                    Act::Listen => {}
-                    Act::Permit(permission, reply) => self.reply_permission(id, &permission, reply).await?,
-                    Act::Answer(question, Some(answers)) => self.reply_question(id, &question, answers).await?,
-                    Act::Answer(question, None) => self.reject_question(id, &question).await?,
-                    Act::Interrupt => self.interrupt(id).await?,
-                    Act::Next => break,
+                listener(event);
+                match replayer.after(&event.draft.body) {
+                    ReplayStep::Wait => {}
+                    ReplayStep::Permit(permission, reply) => self.reply_permission(id, &permission, reply).await?,
+                    ReplayStep::Answer(question, Some(answers)) => self.reply_question(id, &question, answers).await?,
+                    ReplayStep::Answer(question, None) => self.reject_question(id, &question).await?,
+                    ReplayStep::Interrupt => self.interrupt(id).await?,
+                    ReplayStep::EndTurn => break,
                 }
             }
         }
@@ -233,14 +234,14 @@ impl Sessions {
     }
 }
 
-/// What a replay is played on.
+/// The upstream, policy, workspace and options of a replay.
 pub struct ReplaySetup {
-    /// Speaks from the recording.
+    /// The upstream that responds from the recording.
     pub upstream: Arc<dyn Upstream>,
-    /// The policy the session was recorded under.
+    /// The policy of the recorded session.
     pub policy: Arc<EffectivePolicy>,
-    /// A workspace in place of the recorded one.
+    /// A workspace to use instead of the recorded one.
     pub directory: Option<PathBuf>,
-    /// Who it belongs to.
+    /// Options of the new session.
     pub options: SessionOptions,
 }

@@ -1,221 +1,189 @@
-//! Every session of a data directory, as its callers know them.
+//! The public interface to all sessions of a data directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use egress::Egress;
-use gateway::{Gateway, GatewayLimits, Upstream};
-use policy::EffectivePolicy;
 use protocol::{CreateSession, EventBody, Grant, PermissionId, PolicyEffective, SessionId, SessionInfo};
-use sandbox::{Sandbox, SandboxBackend};
-use store::{Clock, DataDir, DatabaseError, IdempotencyStore, Journal, OwnerId, SessionPatch, UsageGrouping, UsageRow};
+use sandbox::Sandbox;
+use store::{DataDir, DatabaseError, IdempotencyStore, Journal, OwnerId, SessionPatch, UsageGrouping, UsageRow};
 use tokio::sync::oneshot;
 
-use crate::actor::Actor;
-use crate::command::{Command, Reply};
-use crate::host::Host;
-use crate::left::Left;
-use crate::pending::PendingRequest;
-use crate::plan::Plan;
-use crate::recovery;
-use crate::roster::AgentRegistry;
-use crate::seat::Seat;
-use crate::shelf::{Shelf, blocking};
-use crate::to_its_end::detach_on_drop;
-use crate::watched::watch;
-use crate::workbench::CommandSession;
+use crate::command_session::CommandSession;
+use crate::config::AgentRegistry;
+use crate::lifecycle::{
+    Actor, ActorCommand, PendingRequest, ReplySender, SessionHandle, SessionHost, SessionPlan, detach_on_drop,
+    group_drift,
+};
+use crate::storage::{
+    OpenState, SessionStore, follow_journal, recorded_usage, recover_orphans, refuse_damaged, run_blocking,
+};
 use crate::{
-    AcceptedMessage, DriftByAgent, HostVariables, ImportedSession, ProjectPolicy, SessionError, SessionOptions,
-    SessionTimeouts, UpstreamRegistry, UserMessage, WorkspaceAccess, drift, imported,
+    AcceptedMessage, DriftByAgent, ImportedSession, SessionError, SessionHostConfig, SessionOptions, UserMessage,
+    WorkspaceAccess,
 };
 
-/// Sessions that do not end in this time when the host goes away are left to the next start.
-const CLOSE_BOUND: Duration = Duration::from_secs(5);
+/// Longest shutdown. Sessions that do not close in this time are recovered at the next start.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What sessions are made of.
-pub struct Parts {
-    /// Where everything is kept.
-    pub directory: DataDir,
-    /// Where time comes from.
-    pub clock: Arc<dyn Clock>,
-    /// The agents that can be started.
-    pub roster: AgentRegistry,
-    /// Makes their sandboxes.
-    pub backend: Arc<dyn SandboxBackend>,
-    /// Their way to models.
-    pub gateway: Gateway,
-    /// Their way to everything else that is allowed.
-    pub egress: Egress,
-    /// The model behind it.
-    pub upstream: Arc<dyn Upstream>,
-    /// What one session may use of it.
-    pub limits: GatewayLimits,
-    /// What a session may do when nobody chose another policy for it.
-    pub policy: Arc<EffectivePolicy>,
-    /// How long a session waits for what.
-    pub timing: SessionTimeouts,
-    /// What the directory of a session makes of that policy; nothing when there is none.
-    pub project: Option<ProjectPolicy>,
-    /// Models that a session can name in place of that one.
-    pub upstreams: UpstreamRegistry,
-    /// What `env.pass` of a policy can name.
-    pub variables: HostVariables,
-}
-
-/// Every session of a data directory. Cheap to clone: all clones are the same.
+/// All sessions of a data directory. Clones share the same state.
 #[derive(Clone)]
 pub struct Sessions {
-    pub(crate) host: Arc<Host>,
+    pub(crate) host: Arc<SessionHost>,
 }
 
 impl Sessions {
-    /// Opens the sessions of a data directory. What others left behind stays as it is until [`Self::recover`].
-    pub fn open(parts: Parts) -> Result<Self, SessionError> {
-        let shelf = Shelf::open(parts.directory.clone(), parts.clock.clone())?;
-        Ok(Self { host: Arc::new(Host::new(parts, shelf)) })
+    /// Opens the sessions of a data directory. Sessions of dead hosts stay unchanged until [`Self::recover`].
+    pub fn open(config: SessionHostConfig) -> Result<Self, SessionError> {
+        let store = SessionStore::open(config.data_dir.clone(), config.clock.clone())?;
+        Ok(Self { host: Arc::new(SessionHost::new(config, store)) })
     }
 
-    /// This process, as others find it in the list of sessions.
+    /// Returns the id of this process as owner of sessions in the index.
     pub fn owner(&self) -> &OwnerId {
-        self.host.shelf.owner.id()
+        self.host.store.owner.id()
     }
 
-    /// The agents that can be started.
-    pub fn roster(&self) -> &AgentRegistry {
-        &self.host.roster
+    /// Returns the registry of agents.
+    pub fn agents(&self) -> &AgentRegistry {
+        &self.host.config.agents
     }
 
-    /// How often each version of each agent was not understood, in all sessions of the data directory.
+    /// Returns the drift counts of all sessions in the data directory.
     pub fn drift(&self) -> Result<DriftByAgent, SessionError> {
-        Ok(drift::by_agent(self.host.shelf.index.drift()?))
+        Ok(group_drift(self.host.store.index.drift()?))
     }
 
-    /// What the egress proxy did for all sessions, since this process started.
+    /// Returns the totals of the egress proxy since this process started.
     pub fn egress_totals(&self) -> egress::EgressTotals {
-        self.host.egress.totals()
+        self.host.config.egress.totals()
     }
 
-    /// Makes a session and starts its agent. Of two who make the same id at once, one succeeds.
+    /// Creates a session and starts its agent. Of concurrent calls with the same id, one succeeds.
     pub async fn create(
         &self,
         id: SessionId,
         request: CreateSession,
         options: SessionOptions,
     ) -> Result<SessionInfo, SessionError> {
-        let plan = Plan::check(&self.host, id.clone(), request, options)?;
-        self.begin(id, plan).await
+        let plan = SessionPlan::check(&self.host, id.clone(), request, options)?;
+        self.start(id, plan).await
     }
 
-    pub(crate) async fn begin(&self, id: SessionId, plan: Plan) -> Result<SessionInfo, SessionError> {
-        let (seat, commands) = Seat::new(id.clone());
-        self.host.sit(&seat)?;
-        match self.host.shelf.index.get(&id) {
-            Ok(record) if self.host.shelf.was_unmade(&record) => self.host.shelf.unmake(&id),
+    pub(crate) async fn start(&self, id: SessionId, plan: SessionPlan) -> Result<SessionInfo, SessionError> {
+        let (handle, commands) = SessionHandle::new(id.clone());
+        self.host.register(&handle)?;
+        match self.host.store.index.get(&id) {
+            Ok(record) if self.host.store.was_undone(&record) => self.host.store.undo_register(&id),
             Ok(_) => {
-                self.host.leave(&seat);
+                self.host.unregister(&handle);
                 return Err(SessionError::AlreadyExists(id));
             }
             Err(_) => {}
         }
-        // Whoever asked may leave; the session is there all the same.
-        let made = detach_on_drop(&self.host.tasks, Actor::begin(self.host.clone(), seat, plan, commands)).await;
-        let record = made.map_err(|error| match error {
-            SessionError::AlreadyExists(id) => self.host.shelf.taken(id),
+        // Completed even when the caller stops waiting.
+        let created =
+            detach_on_drop(&self.host.tasks, Actor::start_new(self.host.clone(), handle, plan, commands)).await;
+        let record = created.map_err(|error| match error {
+            SessionError::AlreadyExists(id) => self.host.store.id_used_error(id),
             other => other,
         })?;
-        Ok(self.told(record))
+        Ok(self.to_info(record))
     }
 
-    /// Makes a session without a dialogue, for commands: with an agent's program and environment in its sandbox, or
-    /// with none where `request` names no agent.
-    pub async fn workbench(
+    /// Creates a session that runs commands. Its sandbox has the program and environment of the agent that `request`
+    /// names, if any.
+    pub async fn open_command_session(
         &self,
         id: SessionId,
         request: CreateSession,
         options: SessionOptions,
     ) -> Result<CommandSession, SessionError> {
-        let plan = Plan::check_commands(&self.host, id, request, options)?;
+        let plan = SessionPlan::check_commands(&self.host, id, request, options)?;
         CommandSession::open(&self.host, plan).await
     }
 
-    /// The directory that `path` names, without links, if a session may be made on it.
+    /// Returns `path` without links; fails when a session may not use the directory.
     pub fn check_directory(&self, path: &Path, workspaces: &WorkspaceAccess) -> Result<PathBuf, SessionError> {
-        workspaces.resolve(path, self.host.shelf.directory())
+        workspaces.resolve(path, self.host.store.directory())
     }
 
-    /// Hands a message to the agent, now or when its turn comes. It is on record when this returns.
+    /// Sends a message to the agent, or queues it while a turn runs. The message is recorded when this returns.
     pub async fn send(&self, id: &SessionId, message: UserMessage) -> Result<AcceptedMessage, SessionError> {
-        self.ask(id, |reply| Command::Send(message, reply)).await
+        self.send_command(id, |reply| ActorCommand::Send(message, reply)).await
     }
 
-    /// Starts the agent of a session that sleeps, and goes on with the messages that wait. Nobody needs to: the
-    /// next message does the same.
+    /// Starts the agent of a session that has none, and continues with the queued messages. The next message would do
+    /// the same.
     pub async fn resume(&self, id: &SessionId) -> Result<(), SessionError> {
-        self.ask(id, Command::Resume).await
+        self.send_command(id, ActorCommand::Resume).await
     }
 
-    /// Gives a session another title, also after its end.
+    /// Changes the title of a session, also after its end.
     pub async fn rename(&self, id: &SessionId, title: String) -> Result<SessionInfo, SessionError> {
-        let change = SessionPatch { title: Some(title), ..SessionPatch::default() };
-        self.host.shelf.update(id, change).await?;
+        let patch = SessionPatch { title: Some(title), ..SessionPatch::default() };
+        self.host.store.update(id, patch).await?;
         self.get(id)
     }
 
-    /// Asks the agent to stop its turn; without a turn this does nothing.
+    /// Asks the agent to stop its turn. Does nothing when no turn runs.
     pub async fn interrupt(&self, id: &SessionId) -> Result<(), SessionError> {
-        self.ask(id, Command::Interrupt).await
+        self.send_command(id, ActorCommand::Interrupt).await
     }
 
-    /// Ends a session. When this returns every process of it is dead and nothing more will be recorded;
-    /// for one that has ended before this does nothing.
+    /// Ends a session. When this returns, all its processes are dead and nothing more is recorded. Does nothing for a
+    /// session that has ended.
     pub async fn terminate(&self, id: &SessionId) -> Result<(), SessionError> {
-        match self.ask(id, Command::Terminate).await {
+        match self.send_command(id, ActorCommand::Terminate).await {
             Err(SessionError::Ended(_) | SessionError::Damaged { .. }) => Ok(()),
             outcome => outcome,
         }
     }
 
-    /// Ends a session if it runs, and forgets it: its record, its changes, its agent's memory. What it cost stays in
-    /// the ledger, and its id is never used again.
+    /// Ends a session if it runs, and deletes its journal, its changes and its agent's memory. Its ledger entries stay,
+    /// and its id is never used again.
     pub async fn delete(&self, id: &SessionId) -> Result<(), SessionError> {
         self.terminate(id).await?;
-        if self.host.shelf.delete(id).await? { Ok(()) } else { Err(SessionError::NotFound(id.clone())) }
+        if self.host.store.delete(id).await? { Ok(()) } else { Err(SessionError::NotFound(id.clone())) }
     }
 
-    /// What was allowed for the rest of a session.
+    /// Returns the grants of a session.
     pub async fn grants(&self, id: &SessionId) -> Result<Vec<Grant>, SessionError> {
-        if let Some(grants) = self.host.seat(id).and_then(|seat| seat.grants()) {
+        if let Some(grants) = self.host.handle(id).and_then(|handle| handle.grants()) {
             return Ok(grants);
         }
         let journal = self.journal(id)?;
-        blocking(move || Ok(Left::read(&*journal)?.grants)).await
+        run_blocking(move || Ok(OpenState::read(&*journal)?.grants)).await
     }
 
-    /// Takes back what was allowed for the rest of a session.
+    /// Revokes a grant; fails when the session has no such grant.
     pub async fn revoke(&self, id: &SessionId, grant: &PermissionId) -> Result<(), SessionError> {
-        self.ask(id, |reply| Command::Revoke(grant.clone(), reply)).await
+        self.send_command(id, |reply| ActorCommand::Revoke(grant.clone(), reply)).await
     }
 
-    /// The sandbox of a session that runs here, for what is done to its files. One that sleeps has none: starting an
-    /// agent, and with it a sandbox that begins with the host's directory again, is for the client to say.
+    /// Returns the sandbox of a running session, for access to its files. Fails when no agent runs: a new sandbox would
+    /// start from the host's directory again, so only the client may start it.
     pub fn sandbox(&self, id: &SessionId) -> Result<Arc<dyn Sandbox>, SessionError> {
-        if let Some(sandbox) = self.host.seat(id).and_then(|seat| seat.sandbox()) {
+        if let Some(sandbox) = self.host.handle(id).and_then(|handle| handle.sandbox()) {
             return Ok(sandbox);
         }
-        let record = self.host.shelf.index.get(id)?;
+        let record = self.host.store.index.get(id)?;
         if record.outcome.is_some() {
             return Err(SessionError::Ended(id.clone()));
         }
-        let elsewhere = record.owner != *self.host.shelf.owner.id() && !self.host.shelf.index.is_orphan(&record)?;
-        Err(if elsewhere { SessionError::RunElsewhere(id.clone()) } else { SessionError::Asleep(id.clone()) })
+        let is_foreign = record.owner != *self.host.store.owner.id() && !self.host.store.index.is_orphan(&record)?;
+        Err(if is_foreign {
+            SessionError::RunByAnotherProcess(id.clone())
+        } else {
+            SessionError::NotRunning(id.clone())
+        })
     }
 
-    /// What a session may do, and by what means: as it was told when its sandbox was made.
+    /// Returns the policy of a session and how it is enforced, as recorded when its sandbox was created.
     pub async fn policy(&self, id: &SessionId) -> Result<PolicyEffective, SessionError> {
         let (journal, id) = (self.journal(id)?, id.clone());
-        blocking(move || {
+        run_blocking(move || {
             let first = journal.after(0, 1)?.pop().map(|event| event.draft.body);
             match first {
                 Some(EventBody::PolicyEffective(policy)) => Ok(policy),
@@ -225,135 +193,136 @@ impl Sessions {
         .await
     }
 
-    /// The models an agent can be given: those that are served and that the policy allows.
+    /// Returns the models that the default upstream serves and the policy allows.
     pub fn models(&self) -> Vec<String> {
-        let allowed = |model: &String| self.host.policy.decide(&policy::Action::Model(model.clone())).is_allowed();
-        self.host.upstream.models().into_iter().filter(allowed).collect()
+        let allowed =
+            |model: &String| self.host.config.policy.decide(&policy::Action::Model(model.clone())).is_allowed();
+        self.host.config.upstream.models().into_iter().filter(allowed).collect()
     }
 
-    /// The record of a session. Everybody who asks while somebody holds it gets the same one.
+    /// Returns the journal of a session. Concurrent callers share one journal.
     pub fn journal(&self, id: &SessionId) -> Result<Arc<dyn Journal>, SessionError> {
-        if let Some(journal) = self.host.seat(id).and_then(|seat| seat.journal.get().cloned()) {
+        if let Some(journal) = self.host.handle(id).and_then(|handle| handle.journal.get().cloned()) {
             return Ok(journal);
         }
-        let record = self.host.shelf.index.get(id)?;
-        recovery::refuse_damaged(&record)?;
-        if record.outcome.is_some() || record.owner == *self.host.shelf.owner.id() {
-            return Ok(self.host.shelf.journal(id)?.0);
+        let record = self.host.store.index.get(id)?;
+        refuse_damaged(&record)?;
+        if record.outcome.is_some() || record.owner == *self.host.store.owner.id() {
+            return Ok(self.host.store.journal(id)?.0);
         }
-        let (reader, host) = (self.host.shelf.reader(id)?, self.host.clone());
-        Ok(watch(reader, &self.host.tasks, move || host.closing.load(Ordering::SeqCst))?)
+        let (reader, host) = (self.host.store.reader(id)?, self.host.clone());
+        Ok(follow_journal(reader, &self.host.tasks, move || host.closing.load(Ordering::SeqCst))?)
     }
 
-    /// Where everything is kept.
+    /// Returns the data directory.
     pub fn directory(&self) -> &DataDir {
-        self.host.shelf.directory()
+        self.host.store.directory()
     }
 
-    /// The requests that callers of this data directory have named.
-    pub fn requests(&self) -> Result<IdempotencyStore, DatabaseError> {
-        self.host.shelf.requests()
+    /// Opens the store of idempotency keys of this data directory.
+    pub fn idempotency_store(&self) -> Result<IdempotencyStore, DatabaseError> {
+        self.host.store.idempotency_store()
     }
 
-    /// Where what a session changed in its workspace is kept.
+    /// Returns the folder of a session's saved changes.
     pub fn changes_directory(&self, id: &SessionId) -> PathBuf {
-        self.host.shelf.changes(id)
+        self.host.store.changes(id)
     }
 
-    /// What a session waits for, oldest first.
+    /// Returns the pending requests of a session, oldest first.
     pub fn pending(&self, id: &SessionId) -> Result<Vec<PendingRequest>, SessionError> {
-        if let Some(seat) = self.host.seat(id) {
-            return Ok(seat.pending());
+        if let Some(handle) = self.host.handle(id) {
+            return Ok(handle.pending());
         }
-        self.host.shelf.index.get(id)?;
+        self.host.store.index.get(id)?;
         Ok(Vec::new())
     }
 
-    /// What any session waits for, oldest first.
+    /// Returns the pending requests of all sessions, oldest first.
     pub fn all_pending(&self) -> Vec<PendingRequest> {
-        let mut all: Vec<_> = self.host.occupied().iter().flat_map(|seat| seat.pending()).collect();
+        let mut all: Vec<_> = self.host.handles().iter().flat_map(|handle| handle.pending()).collect();
         all.sort_by(|one, other| one.asked_at.cmp(&other.asked_at));
         all
     }
 
-    /// What was used since a time in milliseconds, one row a session, account, user, agent, model or day.
+    /// Returns the usage since a time in milliseconds, with one row for each value of `by`.
     pub async fn usage(&self, by: UsageGrouping, since_ms: i64) -> Result<Vec<UsageRow>, SessionError> {
         let host = self.host.clone();
-        blocking(move || Ok(host.gateway.ledger().usage(by, since_ms)?)).await
+        run_blocking(move || Ok(host.config.gateway.ledger().usage(by, since_ms)?)).await
     }
 
-    /// What one session used, from its beginning; nothing yet when it made no call. One from a bundle was paid for
-    /// elsewhere: its own record tells.
+    /// Returns the usage of one session; `None` when it made no call. The usage of an imported session comes from its
+    /// journal, because another host paid for it.
     pub async fn usage_of(&self, id: &SessionId) -> Result<Option<UsageRow>, SessionError> {
-        self.host.shelf.index.get(id)?;
-        if ImportedSession::find(self.host.shelf.directory(), id).is_some() {
+        self.host.store.index.get(id)?;
+        if ImportedSession::find(self.host.store.directory(), id).is_some() {
             let (journal, id) = (self.journal(id)?, id.clone());
-            return blocking(move || imported::usage(&*journal, &id).map(Some)).await;
+            return run_blocking(move || recorded_usage(&*journal, &id).map(Some)).await;
         }
         let rows = self.usage(UsageGrouping::Session, 0).await?;
         Ok(rows.into_iter().find(|row| row.name == id.as_str()))
     }
 
-    /// Takes over what processes that were killed left open: calls are settled as far as their journals know what
-    /// they cost, turns end as interrupted, permissions and questions as expired. Returns the sessions this was done
-    /// to. A session that was at rest is taken over when somebody uses it; in both cases its agent starts with the
-    /// next message.
+    /// Recovers sessions of dead hosts: settles calls whose cost is recorded, ends turns as interrupted, and expires
+    /// pending requests. Returns the recovered sessions. An idle session is taken over at its first use. In both cases
+    /// the agent starts with the next message.
     pub async fn recover(&self) -> Result<Vec<SessionId>, SessionError> {
         let host = self.host.clone();
-        host.shelf.keep_spares();
-        blocking(move || {
-            let reconciled = host.gateway.settle_unknown_calls(host.shelf.directory())?;
-            tracing::debug!(?reconciled, "looked up calls that were never settled");
-            recovery::recover(&host.shelf)
+        host.store.refill_spare_files();
+        run_blocking(move || {
+            let reconciled = host.config.gateway.settle_unknown(host.store.directory())?;
+            tracing::debug!(?reconciled, "reconciled unsettled calls");
+            recover_orphans(&host.store)
         })
         .await
     }
 
-    /// Ends every agent, interrupts every turn, and takes no more work. The sessions themselves stay.
+    /// Interrupts every turn, kills every agent and accepts no more work. The sessions can be resumed later.
     pub async fn close_all(&self) {
         self.host.closing.store(true, Ordering::SeqCst);
         self.host.tasks.close();
         let closed = async {
-            for seat in self.host.occupied() {
-                // An actor that is gone has closed itself.
-                let _ = seat.commands.send(Box::new(Command::Close)).await;
+            for handle in self.host.handles() {
+                // An actor that has exited needs no command.
+                let _ = handle.commands.send(Box::new(ActorCommand::Close)).await;
             }
             self.host.tasks.wait().await;
         };
-        if tokio::time::timeout(CLOSE_BOUND, closed).await.is_err() {
+        if tokio::time::timeout(CLOSE_TIMEOUT, closed).await.is_err() {
             tracing::error!("some sessions did not close in time; the next start recovers them");
         }
     }
 
-    pub(crate) async fn ask<T>(
+    /// Sends a command to the actor of a session and waits for its reply.
+    pub(crate) async fn send_command<T>(
         &self,
         id: &SessionId,
-        command: impl FnOnce(Reply<T>) -> Command,
+        command: impl FnOnce(ReplySender<T>) -> ActorCommand,
     ) -> Result<T, SessionError> {
-        let seat = self.seat(id)?;
+        let handle = self.handle_of(id)?;
         let (reply, answer) = oneshot::channel();
-        seat.commands.send(Box::new(command(reply))).await.map_err(|_| seat.unheard())?;
-        answer.await.map_err(|_| seat.unheard())?
+        handle.commands.send(Box::new(command(reply))).await.map_err(|_| handle.exit_error())?;
+        answer.await.map_err(|_| handle.exit_error())?
     }
 
-    /// The seat of a session; one that sleeps is woken, without its agent.
-    fn seat(&self, id: &SessionId) -> Result<Arc<Seat>, SessionError> {
-        if let Some(seat) = self.host.seat(id) {
-            return Ok(seat);
+    /// Returns the handle of a session. Spawns the actor of an idle session, without its agent.
+    fn handle_of(&self, id: &SessionId) -> Result<Arc<SessionHandle>, SessionError> {
+        if let Some(handle) = self.host.handle(id) {
+            return Ok(handle);
         }
-        let record = self.host.shelf.index.get(id)?;
-        recovery::refuse_damaged(&record)?;
+        let record = self.host.store.index.get(id)?;
+        refuse_damaged(&record)?;
         if record.outcome.is_some() {
             return Err(SessionError::Ended(id.clone()));
         }
-        if record.owner != *self.host.shelf.owner.id() && !self.host.shelf.index.is_orphan(&record)? {
-            return Err(SessionError::RunElsewhere(id.clone()));
+        if record.owner != *self.host.store.owner.id() && !self.host.store.index.is_orphan(&record)? {
+            return Err(SessionError::RunByAnotherProcess(id.clone()));
         }
-        let (seat, commands) = Seat::new(id.clone());
-        let (seat, is_new) = self.host.sit_or_join(&seat)?;
+        let (handle, commands) = SessionHandle::new(id.clone());
+        let (handle, is_new) = self.host.register_or_get(&handle)?;
         if is_new {
-            self.host.tasks.spawn(Actor::resume(self.host.clone(), seat.clone(), commands));
+            self.host.tasks.spawn(Actor::resume(self.host.clone(), handle.clone(), commands));
         }
-        Ok(seat)
+        Ok(handle)
     }
 }

@@ -14,7 +14,7 @@ use protocol::{
 use sandbox::JailBackend;
 use serde_json::Value;
 use session::{
-    AcceptedMessage, AgentRegistry, HostVariables, Parts, SessionOptions, SessionTimeouts, Sessions, UpstreamRegistry,
+    AcceptedMessage, AgentRegistry, HostVariables, SessionHostConfig, SessionOptions, SessionTimeouts, Sessions, UpstreamRegistry,
     UserMessage,
 };
 use store::{DataDir, Durability, FileBodyStore, JournalTail, SqliteLedger, SystemClock};
@@ -118,28 +118,28 @@ fn sessions(
     timing: SessionTimeouts,
     policy: Arc<EffectivePolicy>,
 ) -> (Sessions, Arc<SqliteLedger>) {
-    let registry = AgentRegistry::default()
+    let agents = AgentRegistry::default()
         .with(&MockAgent, std::env::current_exe().unwrap())
         .with_installed(agent.installed.clone());
     let data = DataDir::open(directory.path().join("data")).unwrap();
     let opened = SqliteLedger::claim(&data, Durability::Normal, Arc::new(SystemClock)).unwrap();
     let ledger = Arc::new(opened.ledger);
-    let sessions = Sessions::open(Parts {
-        directory: data,
+    let sessions = Sessions::open(SessionHostConfig {
+        data_dir: data,
         clock: Arc::new(SystemClock),
-        roster: registry,
+        agents,
         backend: backend.clone(),
         gateway: Gateway::new(GatewayConfig {
             prices: PriceTable::default(),
             ledger: ledger.clone(),
             budgets: Vec::new(),
         }),
-        limits: GatewayLimits::default(),
+        gateway_limits: GatewayLimits::default(),
         upstream: Arc::new(model_script::model(agent)),
         policy,
         egress: egress::Egress::default(),
-        timing,
-        project: None,
+        timeouts: timing,
+        project_policy: None,
         upstreams: UpstreamRegistry::default(),
         variables: HostVariables::default(),
     })

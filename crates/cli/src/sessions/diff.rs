@@ -40,7 +40,7 @@ pub(crate) fn open(config: &Config, session: &SessionId) -> Result<SavedChanges,
 fn look(config: &Config, session: &SessionId) -> Result<SessionChanges, Failure> {
     let changes =
         SessionChanges::open(&host::data_dir(config)?, session).map_err(|error| unreadable(session, &error))?;
-    if changes.is_there() { Ok(changes) } else { Err(unreadable(session, &io::Error::from(io::ErrorKind::NotFound))) }
+    if changes.exists() { Ok(changes) } else { Err(unreadable(session, &io::Error::from(io::ErrorKind::NotFound))) }
 }
 
 pub(crate) fn unreadable(session: &SessionId, error: &dyn std::error::Error) -> Failure {

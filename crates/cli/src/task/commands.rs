@@ -25,7 +25,7 @@ pub(super) async fn carry_out(
     report: &mut Report,
     stop: impl Future<Output = Stop>,
 ) -> Result<Outcome, Failure> {
-    let mut bench = sessions.workbench(id, scene.request.clone(), scene.options.clone()).await?;
+    let mut bench = sessions.open_command_session(id, scene.request.clone(), scene.options.clone()).await?;
     report.begin(bench.id());
     let journal = bench.journal().clone();
     let (outcome, stop) = tokio::select! {
@@ -58,7 +58,7 @@ async fn work(file: &TaskFile, scene: &Scene, bench: &mut CommandSession, report
             env: file.env.clone(),
             ..SessionCommand::default()
         };
-        bench.start_beside(task).await.map_err(|error| not_run(&file.sandbox.entrypoint, &error))?;
+        bench.start_background(task).await.map_err(|error| not_run(&file.sandbox.entrypoint, &error))?;
     }
     for section in &file.commands {
         let remaining = deadline.saturating_duration_since(Instant::now());

@@ -26,7 +26,7 @@ pub(super) async fn carry_out(
     report: &mut Report,
     stop: impl Future<Output = Stop>,
 ) -> Result<Outcome, Failure> {
-    let client = AgentClient::over(sessions.clone(), scene.request.agent.clone(), scene.options.clone());
+    let client = AgentClient::from_sessions(sessions.clone(), scene.request.agent.clone(), scene.options.clone());
     let terms = terms(&client, id, file, scene);
     let longest = scene.policy.limits().timeout;
     let limit = file.timeout.unwrap_or(longest).min(longest);

@@ -260,7 +260,7 @@ fn the_root_of_the_host_is_no_workspace() {
     let ran = check(&place, &["--workspace", "/"], &["ls"], 125);
     assert!(ran.people.contains("the root of the host cannot be a workspace"), "{}", ran.people);
     let ran = place.run(&["run", "--workspace", "/", "mock", "/echo hello"]);
-    assert!(ran.code == 4 && ran.people.contains("it is the whole host"), "{}", ran.people);
+    assert!(ran.code == 4 && ran.people.contains("it is the root directory of the host"), "{}", ran.people);
 }
 
 /// Asks the proxy for a host, as a program would, `$1` times.

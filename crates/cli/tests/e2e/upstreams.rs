@@ -56,7 +56,7 @@ fn two_sessions_of_a_server_have_two_models() {
     check_calls(&stubs, [1, 1]);
     let refused = client.post("/v1/sessions/s3", r#"{"agent":"mock","upstream":"three"}"#);
     assert_eq!(refused.status, 400, "{refused:?}");
-    assert!(refused.json().to_string().contains("there is no upstream `three`; there are: one, two"), "{refused:?}");
+    assert!(refused.json().to_string().contains("unknown upstream `three`; known upstreams: one, two"), "{refused:?}");
 
     // It stays with the session, and with what goes on from it.
     server.kill(&place.data());

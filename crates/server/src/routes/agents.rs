@@ -53,7 +53,7 @@ pub(crate) async fn models(
 ) -> Result<Json<ModelList>, ApiError> {
     let agent = agents::by_name(&name).ok_or_else(|| SessionError::UnknownAgent(name.clone()))?;
     let missing = || SessionError::NotInstalled { agent: agent.id(), version: None };
-    state.sessions.roster().find(&name, None).ok_or_else(missing)?;
+    state.sessions.agents().find(&name, None).ok_or_else(missing)?;
     Ok(Json(ModelList::of(state.sessions.models())))
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn page(
     if accepts.contains("text/event-stream") {
         return follow(&state, &query, &headers).await;
     }
-    let everything = state.sessions.everything().await?;
+    let everything = state.sessions.global_feed().await?;
     let at = match start(&everything, query.offset.as_deref())? {
         Start::At(spot) => spot,
         Start::Gap(spot) => return Err(not_there(&spot)),
@@ -75,7 +75,7 @@ pub(crate) async fn stream(
 
 async fn follow(state: &AppState, query: &FeedQuery, headers: &HeaderMap) -> Result<Response, ApiError> {
     let wanted = query.wanted()?;
-    let everything = state.sessions.everything().await?;
+    let everything = state.sessions.global_feed().await?;
     let seen = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|seen| !seen.is_empty());
     let start = start(&everything, seen.or(query.offset.as_deref()))?;
     Ok(feed::follow(state, &everything, start, wanted, query.include_raw.unwrap_or(false)))
@@ -112,7 +112,7 @@ fn read(
             break;
         }
         let batch = everything.read(at, STEP.min(limit - events.len()), wanted)?;
-        (at, more) = (batch.at, batch.more);
+        (at, more) = (batch.cursor, batch.more);
         for entry in batch.entries {
             // What is lost is told to those who follow; a page holds what there is.
             if let FeedEntry::Event(_, event) = entry {

@@ -34,7 +34,7 @@ pub(crate) async fn replay(
     let (new, directory) = body.map_or((None, None), |body| (body.session_id, body.directory));
     let new = new.map_or_else(|| fresh_id(named.as_deref()), Ok)?;
     let options = caller.options(&state.config.options);
-    let played = state.sessions.play_again(&id, new.clone(), directory.map(Into::into), options).await?;
+    let played = state.sessions.replay_by_id(&id, new.clone(), directory.map(Into::into), options).await?;
     Ok(Json(ReplayReport::of(new, played)))
 }
 

@@ -174,8 +174,8 @@ async fn a_refusal_names_what_is_wrong_and_what_to_do() {
     let import = Request::post("/v1/import").header("host", "localhost").body(Body::from(bundle)).unwrap();
     let get = |path: &str| request(Method::GET, path, "");
     for (request, code, word, hint) in [
-        (get("/v1/agents/nobody/models"), "unsupported_agent", "there is no agent `nobody`", "viv agents ls"),
-        (get("/v1/agents/nobody/modes"), "unsupported_agent", "there is no agent `nobody`", "viv agents ls"),
+        (get("/v1/agents/nobody/models"), "unsupported_agent", "unknown agent `nobody`", "viv agents ls"),
+        (get("/v1/agents/nobody/modes"), "unsupported_agent", "unknown agent `nobody`", "viv agents ls"),
         (get("/v1/agents/claude/models"), "agent_not_installed", "`claude`", "viv agents install claude"),
         (get("/v1/nothing"), "route_not_found", "`/v1/nothing`", "viv api GET /openapi.json"),
         (get("/v1/fs/entries"), "invalid_request", "`session_id` is missing", "viv sessions ls"),

@@ -8,7 +8,9 @@ use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable, ScriptedUpstrea
 use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
 use sandbox::UnconfinedBackend;
 use server::{AuthMode, ServerConfig, app};
-use session::{AgentRegistry, HostVariables, Parts, SessionOptions, SessionTimeouts, Sessions, UpstreamRegistry};
+use session::{
+    AgentRegistry, HostVariables, SessionHostConfig, SessionOptions, SessionTimeouts, Sessions, UpstreamRegistry,
+};
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -75,22 +77,22 @@ pub(crate) fn config() -> ServerConfig {
 /// Sessions on a directory.
 pub(crate) fn open(directory: &Path) -> Sessions {
     let data = DataDir::open(directory.join("data")).unwrap();
-    let parts = Parts {
+    let config = SessionHostConfig {
         gateway: gateway(&data),
         policy: policy(),
         egress: egress::Egress::default(),
-        directory: data,
+        data_dir: data,
         clock: Arc::new(SystemClock),
-        roster: AgentRegistry::default().with(&MockAgent, std::env::current_exe().unwrap()),
+        agents: AgentRegistry::default().with(&MockAgent, std::env::current_exe().unwrap()),
         backend: Arc::new(UnconfinedBackend::new(directory.join("scratch"))),
         upstream: Arc::new(ScriptedUpstream::demo().unwrap()),
-        limits: GatewayLimits::default(),
-        timing: SessionTimeouts::default(),
-        project: None,
+        gateway_limits: GatewayLimits::default(),
+        timeouts: SessionTimeouts::default(),
+        project_policy: None,
         upstreams: UpstreamRegistry::default(),
         variables: HostVariables::default(),
     };
-    Sessions::open(parts).unwrap()
+    Sessions::open(config).unwrap()
 }
 
 /// A gateway that keeps its accounts in `directory`.

@@ -1,6 +1,6 @@
-//! What a bundle holds, and the hash of every file in it: one that was changed or cut is known by it.
+//! The manifest of a bundle: the digest of every file.
 //!
-//! It guards against what happens to files. Whoever means to can write other hashes too.
+//! It detects damage, not forgery: an attacker can write matching digests.
 
 use std::collections::BTreeMap;
 
@@ -9,45 +9,47 @@ use serde::{Deserialize, Serialize};
 
 use crate::SessionError;
 
-/// Its name in the bundle.
+/// The name of the manifest in the bundle.
 pub(super) const NAME: &str = "manifest.json";
-/// A manifest is no longer.
-pub(super) const BYTES: u64 = 64 << 20;
-/// No bundle has more files.
-pub(super) const FILES: usize = 400_000;
+/// Largest manifest.
+pub(super) const MAX_BYTES: u64 = 64 << 20;
+/// Most files in a bundle.
+pub(super) const MAX_FILES: usize = 400_000;
 const VERSION: u32 = 1;
 
-/// What a bundle holds.
+/// The digests of all files in a bundle.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Manifest {
+pub(super) struct BundleManifest {
     version: u32,
-    /// The SHA-256 of each file but this one.
+    /// The digest of each file except the manifest.
     files: BTreeMap<String, Digest>,
 }
 
-impl Manifest {
+impl BundleManifest {
     pub(super) fn of(files: BTreeMap<String, Digest>) -> Self {
         Self { version: VERSION, files }
     }
 
-    /// Fails unless `found` is what was written.
+    /// Fails unless `found` has exactly the files of the manifest, unchanged.
     pub(super) fn check(&self, found: &BTreeMap<String, Digest>) -> Result<(), SessionError> {
         if self.version != VERSION {
-            let why = format!("it is of version {}, and this program reads {VERSION}", self.version);
-            return Err(SessionError::Bundle(why));
+            let why = format!("version {} is not supported, only {VERSION}", self.version);
+            return Err(SessionError::InvalidBundle(why));
         }
         for (name, digest) in &self.files {
             match found.get(name) {
-                None => return Err(SessionError::Bundle(format!("`{name}` is missing"))),
+                None => return Err(SessionError::InvalidBundle(format!("`{name}` is missing"))),
                 Some(other) if other != digest => {
-                    return Err(SessionError::Bundle(format!("`{name}` was changed after it was written")));
+                    return Err(SessionError::InvalidBundle(format!(
+                        "`{name}` does not match its digest in the manifest"
+                    )));
                 }
                 Some(_) => {}
             }
         }
         match found.keys().find(|name| !self.files.contains_key(*name)) {
-            Some(name) => Err(SessionError::Bundle(format!("`{name}` does not belong in it"))),
+            Some(name) => Err(SessionError::InvalidBundle(format!("unexpected file `{name}`"))),
             None => Ok(()),
         }
     }

@@ -1,35 +1,38 @@
-//! What a client is made of, and why it cannot be made.
+//! The builder of an agent client.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use agents::MockAgent;
 use gateway::{ModelScriptError, PriceTable, PriceTableError, ScriptedUpstream, Upstream};
 use policy::{BaseLayer, CeilingLayer, EffectivePolicy, Preset};
 use sandbox::{
     ContainerBackend, ContainerSettings, EngineKind, FallbackBackend, JailBackend, SandboxBackend, SandboxError,
     UnconfinedBackend,
 };
+use store::{DataDir, SystemClock};
 use tokio::sync::OnceCell;
 
-use super::{AgentClient, Inner};
+use super::{AgentClient, ClientState};
 use crate::{
-    BillingSettings, HostVariables, SessionError, SessionOptions, SessionTimeouts, Setup, UpstreamRegistry, way_out,
+    AgentRegistry, BillingSettings, HostVariables, SessionError, SessionHostConfig, SessionOptions, SessionTimeouts,
+    Sessions, UpstreamRegistry, system_egress,
 };
 
-/// Where agents run.
+/// The sandbox in which agents run.
 #[derive(Clone, Default)]
 pub enum SandboxChoice {
-    /// The first that works here: the jail, else a container of Podman or Docker, else an error. The spawner is forked
-    /// by `build`, so the process must still have one thread.
+    /// The first that works: the jail, else a Podman or Docker container. `build` forks the spawner, so the process must
+    /// still be single-threaded.
     #[default]
     FirstThatWorks,
-    /// The sandbox of our own. Its spawner is forked by `build`, so the process must still have one thread.
+    /// The jail. `build` forks its spawner, so the process must still be single-threaded.
     Jail,
-    /// On the host itself, with no wall at all. Needs a policy with `fs: {workspace: bind}`.
+    /// No sandbox: agents run on the host. Needs a policy with `fs: {workspace: bind}`.
     Unconfined,
-    /// In containers of an engine. The spawner is forked by `build`, so the process must still have one thread.
+    /// Containers of an engine. `build` forks the spawner, so the process must still be single-threaded.
     Container(ContainerSettings),
-    /// A backend that the caller made, e.g. with [`JailBackend::fork`] at the beginning of `main`.
+    /// A backend that the caller created, e.g. with [`JailBackend::fork`] at the start of `main`.
     Backend(Arc<dyn SandboxBackend>),
 }
 
@@ -57,117 +60,117 @@ pub struct AgentClientBuilder {
     agent: Option<String>,
     data_dir: Option<PathBuf>,
     mock_program: Option<PathBuf>,
-    confinement: SandboxChoice,
+    sandbox: SandboxChoice,
     policy: Option<Arc<EffectivePolicy>>,
     upstream: Option<Arc<dyn Upstream>>,
-    accounts: Option<BillingSettings>,
-    timing: SessionTimeouts,
+    billing: Option<BillingSettings>,
+    timeouts: SessionTimeouts,
     variables: HostVariables,
     options: SessionOptions,
 }
 
-/// Why a client cannot be made.
+/// Why a client cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// No agent was named.
-    #[error("no agent was named: call `.agent(\"claude\")`")]
+    /// No agent was set.
+    #[error("no agent set: call `.agent(\"claude\")`")]
     NoAgent,
-    /// Records need a place.
-    #[error("no data directory was named: call `.data_dir(path)`")]
+    /// No data directory was set.
+    #[error("no data directory set: call `.data_dir(path)`")]
     NoDataDir,
-    /// The sandbox cannot be had.
-    #[error("the sandbox cannot be used")]
+    /// The sandbox cannot be created.
+    #[error("cannot use the sandbox")]
     Sandbox(#[from] SandboxError),
-    /// The data directory cannot be used.
-    #[error("the sessions cannot be opened")]
+    /// The data directory cannot be opened.
+    #[error("cannot open the sessions")]
     Sessions(#[from] SessionError),
-    /// A defect of what is built in.
-    #[error("the built-in policy cannot be read")]
+    /// A defect of this program.
+    #[error("cannot read the built-in policy")]
     Policy(#[from] policy::PolicyError),
-    /// A defect of what is built in.
-    #[error("the built-in model cannot be read")]
+    /// A defect of this program.
+    #[error("cannot read the built-in scripted model")]
     Script(#[from] ModelScriptError),
-    /// A defect of what is built in.
-    #[error("the built-in prices cannot be read")]
+    /// A defect of this program.
+    #[error("cannot read the built-in prices")]
     Prices(#[from] PriceTableError),
 }
 
 impl AgentClientBuilder {
-    /// Which agent, e.g. `claude`. It must be installed in the data directory.
+    /// Sets the agent, e.g. `claude`. It must be installed in the data directory.
     #[must_use]
     pub fn agent(mut self, name: impl Into<String>) -> Self {
         self.agent = Some(name.into());
         self
     }
 
-    /// Where agents are installed, and where records, changes and accounts are kept.
+    /// Sets the data directory, which holds installed agents, journals, changes and the ledger.
     #[must_use]
     pub fn data_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(path.into());
         self
     }
 
-    /// Where agents run: the first that works when nothing is said, never without walls.
+    /// Sets the sandbox; by default the first that works, never an unconfined one.
     #[must_use]
-    pub fn sandbox(mut self, confinement: SandboxChoice) -> Self {
-        self.confinement = confinement;
+    pub fn sandbox(mut self, sandbox: SandboxChoice) -> Self {
+        self.sandbox = sandbox;
         self
     }
 
-    /// What agents may do: the preset `balanced` when nothing is said.
+    /// Sets the policy; the preset `balanced` by default.
     #[must_use]
     pub fn policy(mut self, policy: impl Into<Arc<EffectivePolicy>>) -> Self {
         self.policy = Some(policy.into());
         self
     }
 
-    /// The model behind the gateway: the built-in one when nothing is said, which needs no key and no network.
+    /// Sets the upstream; by default the scripted model, which needs no key and no network.
     #[must_use]
     pub fn upstream(mut self, upstream: Arc<dyn Upstream>) -> Self {
         self.upstream = Some(upstream);
         self
     }
 
-    /// What calls cost and must fit into: built-in prices and no budget but the policy's when nothing is said.
+    /// Sets prices and budgets; by default the built-in prices and only the policy's budget.
     #[must_use]
-    pub fn accounts(mut self, accounts: BillingSettings) -> Self {
-        self.accounts = Some(accounts);
+    pub fn billing(mut self, billing: BillingSettings) -> Self {
+        self.billing = Some(billing);
         self
     }
 
-    /// Who pays: each session for itself when nothing is said.
+    /// Sets the account that pays; by default each session is its own account.
     #[must_use]
     pub fn account(mut self, account: impl Into<String>) -> Self {
         self.options.account = Some(account.into());
         self
     }
 
-    /// How long a session waits for what.
+    /// Sets the timeouts of sessions.
     #[must_use]
-    pub fn timing(mut self, timing: SessionTimeouts) -> Self {
-        self.timing = timing;
+    pub fn timeouts(mut self, timeouts: SessionTimeouts) -> Self {
+        self.timeouts = timeouts;
         self
     }
 
-    /// What `env.pass` of the policy can name: none is passed when nobody says how one is found.
+    /// Sets the lookup of host variables that `env.pass` of the policy names; by default none is passed.
     #[must_use]
     pub fn variables(mut self, variables: HostVariables) -> Self {
         self.variables = variables;
         self
     }
 
-    /// A program that lives as the agent `mock` when it is started with `__agent mock`.
+    /// Sets the program that acts as the agent `mock` when it is started with `__agent mock`.
     #[must_use]
     pub fn mock_program(mut self, program: impl Into<PathBuf>) -> Self {
         self.mock_program = Some(program.into());
         self
     }
 
-    /// Makes the client.
+    /// Builds the client. Fails when the sandbox or the data directory cannot be used.
     pub fn build(self) -> Result<AgentClient, BuildError> {
         let agent = self.agent.ok_or(BuildError::NoAgent)?;
         let data_dir = self.data_dir.ok_or(BuildError::NoDataDir)?;
-        let backend = self.confinement.backend(&data_dir)?;
+        let backend = self.sandbox.backend(&data_dir)?;
         let policy = match self.policy {
             Some(policy) => policy,
             None => Arc::new(policy::effective(&CeilingLayer::built_in()?, &BaseLayer::preset(Preset::Balanced)?, &[])),
@@ -176,26 +179,32 @@ impl AgentClientBuilder {
             Some(upstream) => upstream,
             None => Arc::new(ScriptedUpstream::demo()?),
         };
-        let accounts = match self.accounts {
-            Some(accounts) => accounts,
+        let billing = match self.billing {
+            Some(billing) => billing,
             None => BillingSettings { prices: PriceTable::built_in()?, ..BillingSettings::default() },
         };
-        let (mock_program, timing) = (self.mock_program, self.timing);
-        let egress = way_out(Vec::new());
-        let setup = Setup {
-            data_dir,
-            mock_program,
-            backend,
-            upstream,
-            policy,
-            accounts,
-            egress,
-            timing,
-            project: None,
-            upstreams: UpstreamRegistry::default(),
-            variables: self.variables,
+        let agents = AgentRegistry::default().with_installed(data_dir.clone());
+        let agents = match self.mock_program {
+            Some(program) => agents.with(&MockAgent, program),
+            None => agents,
         };
-        let inner = Inner { sessions: setup.open()?, agent, options: self.options, recovered: OnceCell::new() };
+        let data_dir = DataDir::open(&data_dir).map_err(SessionError::from)?;
+        let sessions = Sessions::open(SessionHostConfig {
+            gateway: billing.open_gateway(&data_dir)?,
+            gateway_limits: billing.limits,
+            data_dir,
+            clock: Arc::new(SystemClock),
+            agents,
+            backend,
+            egress: system_egress(Vec::new()),
+            upstream,
+            upstreams: UpstreamRegistry::default(),
+            policy,
+            project_policy: None,
+            timeouts: self.timeouts,
+            variables: self.variables,
+        })?;
+        let inner = ClientState { sessions, agent, options: self.options, recovered: OnceCell::new() };
         Ok(AgentClient { inner: Arc::new(inner) })
     }
 }

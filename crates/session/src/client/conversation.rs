@@ -1,35 +1,35 @@
-//! A session of several turns.
+//! Conversations: sessions of several turns.
 
 use protocol::{Event, PermissionId, PermissionReply, QuestionId, SessionId};
 
-use super::reading::TurnReader;
-use super::terms::{Terms, setters};
+use super::run_options::{RunOptions, setters};
+use super::turn_reader::TurnReader;
 use super::{AgentClient, AgentResponse, GoalError};
 use crate::{SessionError, Sessions, UserMessage};
 
-/// A conversation before its first word.
+/// Configures a [`Conversation`].
 #[must_use = "nothing is started before `open`"]
 pub struct ConversationBuilder {
     client: AgentClient,
-    terms: Terms,
+    options: RunOptions,
 }
 
 impl ConversationBuilder {
     pub(super) fn new(client: AgentClient) -> Self {
-        Self { client, terms: Terms::default() }
+        Self { client, options: RunOptions::default() }
     }
 
     setters!();
 
-    /// Makes the session and starts its agent.
+    /// Creates the session and starts its agent.
     pub async fn open(self) -> Result<Conversation, GoalError> {
-        Ok(self.client.open(self.terms).await?)
+        Ok(self.client.open(self.options).await?)
     }
 }
 
-/// A session whose agent is spoken to turn by turn.
+/// A session of several turns.
 ///
-/// Dropping it ends nothing: [`Conversation::end`] does, or [`AgentClient::close`].
+/// Dropping it does not end the session; [`Conversation::end`] and [`AgentClient::close`] do.
 ///
 /// ```no_run
 /// # async fn run(client: session::AgentClient) -> Result<(), session::GoalError> {
@@ -37,7 +37,7 @@ impl ConversationBuilder {
 /// let plan = conversation.ask("What would you change first?").await?;
 /// println!("{}", plan.text);
 ///
-/// // The same, heard event by event.
+/// // The same, event by event.
 /// let mut reading = conversation.stream("Do it.").await?;
 /// while let Some(event) = reading.next().await? {
 ///     println!("{}", event.draft.body.kind());
@@ -49,43 +49,43 @@ impl ConversationBuilder {
 pub struct Conversation {
     sessions: Sessions,
     id: SessionId,
-    terms: Terms,
+    options: RunOptions,
 }
 
 impl Conversation {
-    pub(super) fn new(sessions: Sessions, id: SessionId, terms: Terms) -> Self {
-        Self { sessions, id, terms }
+    pub(super) fn new(sessions: Sessions, id: SessionId, options: RunOptions) -> Self {
+        Self { sessions, id, options }
     }
 
-    /// The session.
+    /// Returns the id of the session.
     pub fn id(&self) -> &SessionId {
         &self.id
     }
 
-    /// Says something and waits for the end of its turn.
+    /// Sends a prompt and waits for the end of its turn.
     pub async fn ask(&self, text: impl Into<String>) -> Result<AgentResponse, GoalError> {
         self.stream(text).await?.finish().await
     }
 
-    /// The same, with another limit for this turn than the terms say.
+    /// Sends a prompt and waits for the end of its turn, with another timeout than the configured one.
     pub async fn ask_within(
         &self,
         text: impl Into<String>,
         limit: std::time::Duration,
     ) -> Result<AgentResponse, GoalError> {
-        let terms = Terms { timeout: Some(limit), ..self.terms.clone() };
-        self.read(text.into(), terms).await?.finish().await
+        let options = RunOptions { timeout: Some(limit), ..self.options.clone() };
+        self.read(text.into(), options).await?.finish().await
     }
 
-    /// Says something; what comes of it is read event by event.
+    /// Sends a prompt and returns a reader of the turn's events.
     pub async fn stream(&self, text: impl Into<String>) -> Result<TurnReader, GoalError> {
-        self.read(text.into(), self.terms.clone()).await
+        self.read(text.into(), self.options.clone()).await
     }
 
-    async fn read(&self, text: String, terms: Terms) -> Result<TurnReader, GoalError> {
+    async fn read(&self, text: String, options: RunOptions) -> Result<TurnReader, GoalError> {
         let journal = self.sessions.journal(&self.id)?;
         let accepted = self.sessions.send(&self.id, UserMessage::text(text)).await?;
-        Ok(TurnReader::new(self.sessions.clone(), self.id.clone(), terms, journal, accepted))
+        Ok(TurnReader::new(self.sessions.clone(), self.id.clone(), options, journal, accepted))
     }
 
     /// Asks the agent to stop its turn.
@@ -93,12 +93,12 @@ impl Conversation {
         Ok(self.sessions.interrupt(&self.id).await?)
     }
 
-    /// Answers a permission.
+    /// Answers a permission request.
     pub async fn reply_permission(&self, permission: &PermissionId, answer: PermissionReply) -> Result<(), GoalError> {
         Ok(self.sessions.reply_permission(&self.id, permission, answer).await?)
     }
 
-    /// Answers a question, a list of answers for each thing it asks; `None` rejects it.
+    /// Answers a question, with a list of answers for each part; `None` rejects it.
     pub async fn reply_question(
         &self,
         question: &QuestionId,
@@ -111,13 +111,13 @@ impl Conversation {
         Ok(())
     }
 
-    /// Everything on record so far.
+    /// Returns all events recorded so far.
     pub fn events(&self) -> Result<Vec<Event>, GoalError> {
         let journal = self.sessions.journal(&self.id)?;
         Ok(journal.after(0, usize::MAX).map_err(SessionError::Journal)?)
     }
 
-    /// Ends the session. When this returns every process of it is dead.
+    /// Ends the session. When this returns, all its processes are dead.
     pub async fn end(self) -> Result<(), GoalError> {
         Ok(self.sessions.terminate(&self.id).await?)
     }

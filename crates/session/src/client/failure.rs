@@ -1,78 +1,78 @@
-//! Why a goal was not reached, as something a program can tell apart.
+//! Failures of goals, as types that a program can match.
 
 use std::time::Duration;
 
 use protocol::{ErrorData, EventBody, LlmCall, ProblemCode, StderrOutput, TurnOutcome};
-use serde_json::Value;
 
 use super::AgentResponse;
 use crate::SessionError;
+use crate::lifecycle::ExitDetails;
 
-/// Why a goal was not reached.
+/// Why a goal failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GoalError {
-    /// The session could not be made or used: nothing was asked of the agent, or its record broke.
-    #[error("the session could not be made or used")]
+    /// The session could not be created or used, or its journal failed.
+    #[error("the session could not be created or used")]
     Session(#[from] SessionError),
-    /// The turn came to an end, and not to a good one.
+    /// The turn ended without success.
     #[error("{failure}")]
     Failed {
-        /// What went wrong.
+        /// The failure.
         failure: TurnFailure,
-        /// What there is of an answer.
+        /// The events and text up to the failure.
         response: Box<AgentResponse>,
     },
 }
 
-/// What went wrong with a turn.
+/// The failure of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TurnFailure {
-    /// The agent itself said that it failed.
+    /// The agent reported a failure.
     #[error("the agent failed: {0}")]
     Agent(String),
-    /// The agent's process exited in the middle of the turn.
-    #[error("the agent's process exited with code {code}")]
+    /// The agent process exited during the turn.
+    #[error("the agent process exited with code {code}")]
     Exited {
-        /// Its exit code.
+        /// The exit code.
         code: i32,
-        /// The end of what it wrote to stderr.
+        /// The last lines of stderr.
         stderr: String,
     },
-    /// A signal ended the agent's process.
-    #[error("the agent's process was ended by signal {signal}")]
+    /// A signal killed the agent process.
+    #[error("the agent process was killed by signal {signal}")]
     Signal {
         /// The signal.
         signal: i32,
-        /// The end of what it wrote to stderr.
+        /// The last lines of stderr.
         stderr: String,
     },
-    /// The sandbox was out of memory and the kernel ended the agent's process.
-    #[error("the agent needed more memory than the policy allows")]
+    /// The kernel killed the agent process because the sandbox was out of memory.
+    #[error("memory limit exceeded: the agent used more memory than the policy allows (proc.memory)")]
     OutOfMemory,
-    /// The turn took longer than it was given.
-    #[error("the turn was not done within {0:?}")]
+    /// The turn exceeded its timeout.
+    #[error("the turn did not finish within {0:?}")]
     TimedOut(Duration),
-    /// Nothing came from the agent for too long.
-    #[error("nothing came from the agent for too long")]
+    /// The turn timed out because the agent was silent, or by the policy's limit.
+    #[error("the turn timed out")]
     Silent,
-    /// The model's side failed, and the agent gave up.
-    #[error("the model's side failed: {message}")]
+    /// The upstream failed, and the agent gave up.
+    #[error("the upstream failed: {message}")]
     Upstream {
-        /// What it answered, when it answered at all.
+        /// The HTTP status, if there was a response.
         status: Option<u16>,
-        /// In words.
+        /// The error message.
         message: String,
     },
-    /// The budget is used up.
-    #[error("the budget is used up: {0}")]
+    /// The budget is exhausted.
+    #[error("budget exceeded: {0}")]
     Budget(String),
-    /// Somebody stopped the turn, or the host closed under it.
+    /// A client interrupted the turn, or the host was closed.
     #[error("the turn was interrupted")]
     Interrupted,
 }
 
 impl TurnFailure {
-    /// What went wrong with the turn behind `response`; `limit` is the time it was given, if it used it up.
+    /// Returns the failure of the turn of `response`; `None` on success. `limit` is the timeout, if it was exceeded.
     pub(super) fn of(response: &AgentResponse, limit: Option<Duration>) -> Option<Self> {
         let events = || response.events.iter().rev().map(|event| &event.draft.body);
         match (response.outcome, limit) {
@@ -82,14 +82,14 @@ impl TurnFailure {
             (TurnOutcome::Interrupted, None) => return Some(Self::Interrupted),
             (TurnOutcome::Failed, None) => {}
         }
-        if let Some(death) = events().find_map(death) {
+        if let Some(exit) = events().find_map(process_exit) {
             let stderr = events().find_map(|body| match body {
-                EventBody::SessionEnded(ended) => ended.stderr.as_ref().map(last_words),
+                EventBody::SessionEnded(ended) => ended.stderr.as_ref().map(last_lines),
                 _ => None,
             });
-            return Some(Self::of_death(death, stderr.unwrap_or_default()));
+            return Some(Self::of_process_exit(exit, stderr.unwrap_or_default()));
         }
-        // What was asked last and refused: the account of a call before it may be written later still.
+        // The last request decides: the ledger entry of an earlier call may be recorded after it.
         let refused = events().find_map(|body| match body {
             EventBody::BudgetExceeded(exceeded) => Some(Some(Self::Budget(exceeded.message.clone()))),
             EventBody::AnthropicRequest(_) | EventBody::OpenaiRequest(_) | EventBody::GeminiRequest(_) => Some(None),
@@ -98,47 +98,43 @@ impl TurnFailure {
         if let Some(budget) = refused.flatten() {
             return Some(budget);
         }
-        // The last call tells whether it was the model's side: agents try again, and what failed before was mended.
+        // The last call decides whether the upstream failed: agents retry, so earlier failures were recovered.
         let known = events().find_map(|body| match body {
             EventBody::LlmCall(call) if call.status >= 400 => Some(Self::of_call(call, response)),
-            EventBody::LlmCall(_) => Some(Self::Agent(said(response))),
+            EventBody::LlmCall(_) => Some(Self::Agent(agent_error(response))),
             _ => None,
         });
-        Some(known.unwrap_or_else(|| Self::Agent(said(response))))
+        Some(known.unwrap_or_else(|| Self::Agent(agent_error(response))))
     }
 
     fn of_call(call: &LlmCall, response: &AgentResponse) -> Self {
-        let told = response.events.iter().find_map(|event| match &event.draft.body {
+        let upstream_error = response.events.iter().find_map(|event| match &event.draft.body {
             EventBody::UpstreamError(error) if error.call_id == call.call_id => Some(error),
             _ => None,
         });
-        match told {
-            // Nobody answered: the status is what the agent was told, not what the model's side said.
+        match upstream_error {
+            // Without a response, the call's status is the one that the gateway sent to the agent.
             Some(error) => Self::Upstream { status: error.status, message: error.message.clone() },
-            None => Self::Upstream { status: Some(call.status), message: format!("it answered {}", call.status) },
+            None => Self::Upstream { status: Some(call.status), message: format!("status {}", call.status) },
         }
     }
 
-    fn of_death(details: &ErrorData, stderr: String) -> Self {
-        let field = |name: &str| details.details.as_ref().and_then(|details| details.get(name));
-        let number = |name: &str| field(name).and_then(Value::as_i64).and_then(|number| i32::try_from(number).ok());
-        if field("out_of_memory").and_then(Value::as_bool) == Some(true) {
-            return Self::OutOfMemory;
-        }
-        match (number("exit_code"), number("signal")) {
-            (_, Some(signal)) => Self::Signal { signal, stderr },
-            (Some(code), None) => Self::Exited { code, stderr },
-            (None, None) => Self::Agent(details.message.clone()),
+    fn of_process_exit(error: &ErrorData, stderr: String) -> Self {
+        match ExitDetails::read(error.details.as_ref()) {
+            ExitDetails { out_of_memory: true, .. } => Self::OutOfMemory,
+            ExitDetails { signal: Some(signal), .. } => Self::Signal { signal, stderr },
+            ExitDetails { exit_code: Some(code), .. } => Self::Exited { code, stderr },
+            ExitDetails { .. } => Self::Agent(error.message.clone()),
         }
     }
 
-    /// Whether `body` tells that the agent's process is gone.
-    pub(super) fn is_death(body: &EventBody) -> bool {
-        death(body).is_some()
+    /// Returns whether `body` reports the exit of the agent process.
+    pub(super) fn is_process_exit(body: &EventBody) -> bool {
+        process_exit(body).is_some()
     }
 
-    /// Whether the same goal may well be reached at the next attempt, if nothing was done in this one.
-    pub(super) fn is_passing(&self) -> bool {
+    /// Returns whether a retry may succeed.
+    pub(super) fn is_temporary(&self) -> bool {
         match self {
             Self::Exited { .. } | Self::Signal { .. } => true,
             Self::Upstream { status, .. } => status.is_none_or(|status| matches!(status, 408 | 429 | 500..)),
@@ -147,7 +143,7 @@ impl TurnFailure {
     }
 }
 
-fn death(body: &EventBody) -> Option<&ErrorData> {
+fn process_exit(body: &EventBody) -> Option<&ErrorData> {
     match body {
         EventBody::Error(error) if error.code.as_deref() == Some(ProblemCode::AgentProcessExited.as_str()) => {
             Some(error)
@@ -156,8 +152,8 @@ fn death(body: &EventBody) -> Option<&ErrorData> {
     }
 }
 
-/// What the agent said went wrong.
-fn said(response: &AgentResponse) -> String {
+/// Returns the error that the agent reported, else its text.
+fn agent_error(response: &AgentResponse) -> String {
     let error = response.events.iter().rev().find_map(|event| match &event.draft.body {
         EventBody::Error(error) => Some(error.message.clone()),
         _ => None,
@@ -165,6 +161,6 @@ fn said(response: &AgentResponse) -> String {
     error.unwrap_or_else(|| response.text.clone())
 }
 
-fn last_words(stderr: &StderrOutput) -> String {
+fn last_lines(stderr: &StderrOutput) -> String {
     stderr.tail.clone().or_else(|| stderr.head.clone()).unwrap_or_default()
 }

@@ -1,30 +1,30 @@
-//! What came of a turn.
+//! The response of a turn.
 
 use protocol::{ContentPart, Event, EventBody, ItemKind, ItemRole, SessionId, TurnOutcome, Usage, WorkspaceChanged};
 
-/// What came of a turn.
+/// The response of a turn: its text, events, usage and changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentResponse {
-    /// What the agent itself said of its turn.
+    /// The outcome that the agent reported.
     pub outcome: TurnOutcome,
-    /// Its last message.
+    /// The agent's last message.
     pub text: String,
-    /// Everything that happened, in order.
+    /// The events of the turn, in order.
     pub events: Vec<Event>,
-    /// Tokens of every model call it made.
+    /// Tokens of all model calls.
     pub usage: Usage,
-    /// What those calls cost, in pico-dollars (10⁻¹² USD).
+    /// Cost of all model calls, in pico-dollars (10⁻¹² USD).
     pub cost_picos: i64,
-    /// What of the workspace differs from the host; of the host itself nothing does.
+    /// Paths of the workspace that differ from the host. The host itself is unchanged.
     pub changes: WorkspaceChanged,
-    /// The session: `viv sessions` and `viv usage` know it by this name.
+    /// The id of the session, as in `viv sessions` and `viv usage`.
     pub session: SessionId,
-    /// Which attempt this was, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
 }
 
 impl AgentResponse {
-    /// Adds up what happened.
+    /// Returns the response of a turn with these events.
     pub(super) fn of(session: SessionId, outcome: TurnOutcome, events: Vec<Event>) -> Self {
         let (mut usage, mut cost_picos) = (Usage::default(), 0);
         let (mut text, mut changes) = (String::new(), WorkspaceChanged::default());
@@ -34,28 +34,28 @@ impl AgentResponse {
                     usage += call.usage;
                     cost_picos += call.cost_picos;
                 }
-                EventBody::WorkspaceChanged(told) => changes = told.clone(),
-                EventBody::ItemCompleted(completed) => text = words(&completed.item).unwrap_or(text),
+                EventBody::WorkspaceChanged(latest) => changes = latest.clone(),
+                EventBody::ItemCompleted(completed) => text = message_text(&completed.item).unwrap_or(text),
                 _ => {}
             }
         }
         Self { outcome, text, events, usage, cost_picos, changes, session, attempt: 1 }
     }
 
-    /// Whether the agent said that it was done.
+    /// Returns whether the agent reported success.
     pub fn is_success(&self) -> bool {
         self.outcome == TurnOutcome::Completed
     }
 
-    /// What it cost, in dollars with six places, rounded up so that nothing looks free that is not.
+    /// Returns the cost in dollars with six decimals, rounded up so that a small cost is not shown as zero.
     pub fn cost_usd(&self) -> String {
         const MICRO: i64 = 1_000_000;
         let micros = self.cost_picos.div_euclid(MICRO) + i64::from(self.cost_picos.rem_euclid(MICRO) != 0);
         format!("{}.{:06}", micros / MICRO, micros % MICRO)
     }
 
-    /// Whether anything was done that a second attempt would do twice.
-    pub(super) fn acted(&self) -> bool {
+    /// Returns whether the turn did something that a retry would repeat.
+    pub(super) fn has_side_effects(&self) -> bool {
         self.events.iter().any(|event| match &event.draft.body {
             EventBody::ItemStarted(started) => {
                 matches!(started.item.kind, ItemKind::ToolCall | ItemKind::ToolResult)
@@ -69,8 +69,8 @@ impl AgentResponse {
     }
 }
 
-/// The words of an item, if it is a message of the agent itself and not of one that it sent.
-fn words(item: &protocol::Item) -> Option<String> {
+/// Returns the text of an item; `None` unless it is a message of the main agent, not of a subagent.
+fn message_text(item: &protocol::Item) -> Option<String> {
     if item.kind != ItemKind::Message || item.role != Some(ItemRole::Assistant) || item.parent_id.is_some() {
         return None;
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn money_is_never_rounded_to_nothing() {
+    fn cost_is_rounded_up() {
         let cost = |cost_picos| {
             let session = SessionId::new("s").unwrap();
             AgentResponse { cost_picos, ..AgentResponse::of(session, TurnOutcome::Completed, Vec::new()) }.cost_usd()

@@ -1,7 +1,7 @@
-//! Two journals side by side, without what differs between any two runs.
+//! Comparison of two journals, without the fields that differ between any two runs.
 //!
-//! What agent and session did is compared in order. Model calls, and what the sandbox saw, are compared as sets:
-//! they run beside each other, and which of two comes first is chance.
+//! Events of the agent and the session are compared in order. Model calls and network events are compared as sets,
+//! because they run concurrently and their order is random.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ use protocol::{Event, EventBody, SessionEndReason};
 use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
 
-/// Fields that are never the same twice, or that only a recording or only a replay has.
-const OF_THE_RUN: [&str; 17] = [
+/// Fields that differ between any two runs, or that only a recording or only a replay has.
+const RUN_SPECIFIC: [&str; 17] = [
     "account",
     "address",
     "body",
@@ -31,58 +31,58 @@ const OF_THE_RUN: [&str; 17] = [
     "wall_micros",
 ];
 
-/// Where an event is compared.
+/// How an event is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lane {
-    /// In order.
-    Conversation,
-    /// In any order.
-    Beside,
+enum EventOrder {
+    /// In order with other events.
+    Ordered,
+    /// As a member of a set.
+    Unordered,
 }
 
-/// The lines in which two journals differ, `-` of the first and `+` of the second; none: they tell the same.
-pub fn compare(recorded: &[Event], replayed: &[Event], normal: &RequestNormalizer) -> Vec<String> {
-    let (recorded, replayed) = (Lines::of(recorded, normal), Lines::of(replayed, normal));
-    let mut differences = difference(&recorded.conversation, &replayed.conversation);
-    differences.extend(difference(&recorded.beside, &replayed.beside));
+/// Returns the lines in which two journals differ, `-` for the first and `+` for the second; empty when they are equal.
+pub fn compare(recorded: &[Event], replayed: &[Event], normalizer: &RequestNormalizer) -> Vec<String> {
+    let (recorded, replayed) = (ComparableLines::of(recorded, normalizer), ComparableLines::of(replayed, normalizer));
+    let mut differences = difference(&recorded.ordered, &replayed.ordered);
+    differences.extend(difference(&recorded.unordered, &replayed.unordered));
     differences
 }
 
-struct Lines {
-    conversation: String,
-    beside: String,
+struct ComparableLines {
+    ordered: String,
+    unordered: String,
 }
 
-impl Lines {
-    fn of(events: &[Event], normal: &RequestNormalizer) -> Self {
-        let (mut conversation, mut beside) = (String::new(), Vec::new());
-        let mut names = Names::default();
+impl ComparableLines {
+    fn of(events: &[Event], normalizer: &RequestNormalizer) -> Self {
+        let (mut ordered, mut unordered) = (String::new(), Vec::new());
+        let mut ids = IdNumbers::default();
         for event in events {
-            let Some(where_to) = lane(&event.draft.body) else { continue };
-            let text = line(&event.draft.body, normal, &mut names);
-            match where_to {
-                Lane::Conversation => conversation.push_str(&text),
-                // How often somebody knocks at a closed door, and which knocks are told together, is chance.
-                Lane::Beside if is_denial(&event.draft.body) && beside.contains(&text) => {}
-                Lane::Beside => beside.push(text),
+            let Some(order) = event_order(&event.draft.body) else { continue };
+            let text = line(&event.draft.body, normalizer, &mut ids);
+            match order {
+                EventOrder::Ordered => ordered.push_str(&text),
+                // How often a denied connection is retried, and how retries are grouped, is random.
+                EventOrder::Unordered if is_denial(&event.draft.body) && unordered.contains(&text) => {}
+                EventOrder::Unordered => unordered.push(text),
             }
         }
-        beside.sort();
-        Self { conversation, beside: beside.concat() }
+        unordered.sort();
+        Self { ordered, unordered: unordered.concat() }
     }
 }
 
-/// Where an event is compared; none: it tells nothing that is not told elsewhere.
-fn lane(body: &EventBody) -> Option<Lane> {
+/// Returns how an event is compared; `None` for an event that adds nothing to other events.
+fn event_order(body: &EventBody) -> Option<EventOrder> {
     match body {
-        // What an item became is in its completion; how it was cut on the way is chance.
+        // `item.completed` has the whole item; how it was split into deltas is random.
         EventBody::ItemStarted(_)
         | EventBody::ItemDelta(_)
         | EventBody::MessageQueued(_)
         | EventBody::MessageRemoved(_)
         | EventBody::SessionRegistered(_)
         | EventBody::SessionRecovered(_) => None,
-        EventBody::SessionEnded(ended) => (ended.reason == SessionEndReason::Error).then_some(Lane::Conversation),
+        EventBody::SessionEnded(ended) => (ended.reason == SessionEndReason::Error).then_some(EventOrder::Ordered),
         EventBody::AnthropicRequest(_)
         | EventBody::AnthropicResponse(_)
         | EventBody::OpenaiRequest(_)
@@ -96,21 +96,21 @@ fn lane(body: &EventBody) -> Option<Lane> {
         | EventBody::PolicyEffective(_)
         | EventBody::PolicyNarrowed(_)
         | EventBody::PolicyWidened(_)
-        | EventBody::WorkspaceChanged(_) => Some(Lane::Beside),
-        _ => Some(Lane::Conversation),
+        | EventBody::WorkspaceChanged(_) => Some(EventOrder::Unordered),
+        _ => Some(EventOrder::Ordered),
     }
 }
 
-fn line(body: &EventBody, normal: &RequestNormalizer, names: &mut Names) -> String {
+fn line(body: &EventBody, normalizer: &RequestNormalizer, ids: &mut IdNumbers) -> String {
     let event = serde_json::to_value(body).unwrap_or_default();
     let mut data = event["data"].clone();
     if let Some(denial) = data.as_object_mut().filter(|_| is_denial(body)) {
         denial.remove("count");
     }
-    // Calls are told apart by what they say: their numbers depend on which came first.
-    let numbered = lane(body) == Some(Lane::Conversation);
-    scrub(&mut data, numbered.then_some(names));
-    normal.normalize_value(&mut data);
+    // Ids of unordered events depend on their order, so they are removed rather than numbered.
+    let numbered = event_order(body) == Some(EventOrder::Ordered);
+    scrub(&mut data, numbered.then_some(ids));
+    normalizer.value(&mut data);
     format!("{} {data}\n", body.kind())
 }
 
@@ -118,37 +118,37 @@ fn is_denial(body: &EventBody) -> bool {
     matches!(body, EventBody::EgressDenied(_))
 }
 
-/// Takes out what is of the run, and numbers what is named.
-fn scrub(value: &mut Value, mut names: Option<&mut Names>) {
+/// Removes run-specific fields, and replaces ids by numbers.
+fn scrub(value: &mut Value, mut ids: Option<&mut IdNumbers>) {
     match value {
-        Value::Object(fields) => scrub_fields(fields, names),
-        Value::Array(values) => values.iter_mut().for_each(|value| scrub(value, names.as_deref_mut())),
+        Value::Object(fields) => scrub_fields(fields, ids),
+        Value::Array(values) => values.iter_mut().for_each(|value| scrub(value, ids.as_deref_mut())),
         _ => {}
     }
 }
 
-fn scrub_fields(fields: &mut Map<String, Value>, mut names: Option<&mut Names>) {
-    fields.retain(|name, _| !OF_THE_RUN.contains(&name.as_str()));
+fn scrub_fields(fields: &mut Map<String, Value>, mut ids: Option<&mut IdNumbers>) {
+    fields.retain(|name, _| !RUN_SPECIFIC.contains(&name.as_str()));
     for (name, value) in fields.iter_mut() {
-        match (value, names.as_deref_mut()) {
-            (Value::String(text), Some(names)) if is_name(name) => *text = names.of(text),
-            (Value::String(text), None) if is_name(name) => text.clear(),
-            (value, names) => scrub(value, names),
+        match (value, ids.as_deref_mut()) {
+            (Value::String(text), Some(ids)) if is_id_field(name) => *text = ids.number(text),
+            (Value::String(text), None) if is_id_field(name) => text.clear(),
+            (value, ids) => scrub(value, ids),
         }
     }
 }
 
-/// Whether a field holds the id of something.
-fn is_name(field: &str) -> bool {
+/// Returns whether a field holds an id.
+fn is_id_field(field: &str) -> bool {
     field.ends_with("_id") || field == "granted_by"
 }
 
-/// Ids, numbered in the order in which they come.
+/// Numbers ids in the order of their first use.
 #[derive(Default)]
-struct Names(HashMap<String, usize>);
+struct IdNumbers(HashMap<String, usize>);
 
-impl Names {
-    fn of(&mut self, id: &str) -> String {
+impl IdNumbers {
+    fn number(&mut self, id: &str) -> String {
         let next = self.0.len() + 1;
         format!("#{}", self.0.entry(id.to_owned()).or_insert(next))
     }
@@ -157,12 +157,12 @@ impl Names {
 fn difference(recorded: &str, replayed: &str) -> Vec<String> {
     let diff = TextDiff::from_lines(recorded, replayed);
     let changes = diff.iter_all_changes().filter_map(|change| {
-        let sign = match change.tag() {
+        let signal = match change.tag() {
             ChangeTag::Equal => return None,
             ChangeTag::Delete => '-',
             ChangeTag::Insert => '+',
         };
-        Some(format!("{sign} {}", change.value().trim_end()))
+        Some(format!("{signal} {}", change.value().trim_end()))
     });
     changes.collect()
 }
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    fn said(id: &str, text: &str) -> Event {
+    fn message(id: &str, text: &str) -> Event {
         event(
             "item.completed",
             json!({"item": {"item_id": id, "kind": "message", "role": "assistant", "status": "completed",
@@ -210,14 +210,16 @@ mod tests {
     }
 
     #[test]
-    fn ids_times_prices_and_the_order_of_calls_make_no_difference() {
-        let recorded = [call("call_1", "a", 5), call("call_2", "b", 7), said("itm_1", "took 12ms"), said("itm_2", "x")];
-        let replayed = [said("itm_7", "took 13ms"), call("call_9", "b", 0), call("call_8", "a", 0), said("itm_9", "x")];
+    fn ids_times_prices_and_call_order_are_ignored() {
+        let recorded =
+            [call("call_1", "a", 5), call("call_2", "b", 7), message("itm_1", "took 12ms"), message("itm_2", "x")];
+        let replayed =
+            [message("itm_7", "took 13ms"), call("call_9", "b", 0), call("call_8", "a", 0), message("itm_9", "x")];
         check(&recorded, &replayed, 0);
     }
 
     #[test]
-    fn how_often_a_closed_door_is_tried_makes_no_difference_and_which_door_does() {
+    fn number_of_denied_connections_is_ignored_but_not_their_hosts() {
         let denied = |host: &str, count: Option<u64>| {
             event("egress.denied", json!({"host": host, "port": 443, "rule": "net.enabled: false", "count": count}))
         };
@@ -228,10 +230,10 @@ mod tests {
     }
 
     #[test]
-    fn other_words_other_calls_and_another_order_of_words_do() {
-        check(&[said("i", "yes")], &[said("i", "no")], 2);
+    fn different_text_calls_and_order_of_messages_are_reported() {
+        check(&[message("i", "yes")], &[message("i", "no")], 2);
         check(&[call("c", "a", 0)], &[], 1);
-        // Items are numbered as they come, so both are other items.
-        check(&[said("i", "1"), said("j", "2")], &[said("i", "2"), said("j", "1")], 4);
+        // Items are numbered in order, so both messages differ.
+        check(&[message("i", "1"), message("j", "2")], &[message("i", "2"), message("j", "1")], 4);
     }
 }

@@ -1,6 +1,6 @@
-//! A repository of skills, fetched without its history.
+//! Fetches one commit of a git repository.
 //!
-//! What is fetched is not trusted: no hook, no helper of a transport and no program of the repository runs here.
+//! The repository is not trusted: none of its hooks, transport helpers or programs run on the host.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use super::SkillError;
-use super::way::Way;
+use super::fetch_proxy::FetchProxy;
 
-/// No repository of skills takes longer.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longest run of one git command.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Settings under which nothing of a repository is run.
-const CAREFUL: [&str; 8] = [
+/// Settings that keep git from running code of the repository.
+const SAFE_SETTINGS: [&str; 8] = [
     "-c",
     "protocol.ext.allow=never",
     "-c",
@@ -26,36 +26,41 @@ const CAREFUL: [&str; 8] = [
     "core.symlinks=false",
 ];
 
-/// Host and port of an address; none for a repository on this machine.
+/// Returns host and port of a repository URL; `None` for a repository on this machine. Fails for other schemes.
 pub(super) fn remote(address: &str) -> Result<Option<(String, u16)>, SkillError> {
-    let unusable = || SkillError::Unusable(address.to_owned());
+    let invalid = || SkillError::Invalid(address.to_owned());
     if Path::new(address).is_absolute() || address.starts_with("file:///") {
         return Ok(None);
     }
-    let (scheme, rest) = address.split_once("://").ok_or_else(unusable)?;
-    let usual = match scheme {
+    let (scheme, rest) = address.split_once("://").ok_or_else(invalid)?;
+    let default_port = match scheme {
         "https" => 443,
         "http" => 80,
-        _ => return Err(unusable()),
+        _ => return Err(invalid()),
     };
     let authority = rest.split('/').next().unwrap_or_default();
-    // A name and a password in an address would end in records.
+    // A user name and password in a URL would end up in the journal.
     if authority.is_empty() || authority.contains('@') {
-        return Err(unusable());
+        return Err(invalid());
     }
     match authority.rsplit_once(':') {
         Some((host, port)) if !host.ends_with(':') && !port.contains(']') => {
-            Ok(Some((host.to_owned(), port.parse().map_err(|_| unusable())?)))
+            Ok(Some((host.to_owned(), port.parse().map_err(|_| invalid())?)))
         }
-        _ => Ok(Some((authority.to_owned(), usual))),
+        _ => Ok(Some((authority.to_owned(), default_port))),
     }
 }
 
-/// Fetches one commit of a repository into `folder`, which is made; half of one is never left there.
-pub(super) async fn fetch(address: &str, reference: Option<&str>, folder: &Path, way: &Way) -> Result<(), SkillError> {
+/// Fetches one commit of a repository into the new `folder`. A failed fetch leaves no partial folder.
+pub(super) async fn fetch(
+    address: &str,
+    reference: Option<&str>,
+    folder: &Path,
+    proxy: &FetchProxy,
+) -> Result<(), SkillError> {
     let reference = reference.unwrap_or("HEAD");
     if reference.starts_with('-') {
-        return Err(SkillError::Unusable(reference.to_owned()));
+        return Err(SkillError::Invalid(reference.to_owned()));
     }
     let failed = |why: String| SkillError::Fetch { source_name: address.to_owned(), why };
     let new = folder.with_extension("new");
@@ -66,7 +71,7 @@ pub(super) async fn fetch(address: &str, reference: Option<&str>, folder: &Path,
         &["fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", address, reference],
         &["checkout", "--quiet", "--detach", "FETCH_HEAD"],
     ] {
-        git(&new, arguments, way).await.map_err(failed)?;
+        run_git(&new, arguments, proxy).await.map_err(failed)?;
     }
     let finished = async {
         tokio::fs::remove_dir_all(new.join(".git")).await?;
@@ -75,22 +80,22 @@ pub(super) async fn fetch(address: &str, reference: Option<&str>, folder: &Path,
     finished.await.map_err(|error| failed(error.to_string()))
 }
 
-async fn git(folder: &Path, arguments: &[&str], way: &Way) -> Result<(), String> {
+async fn run_git(folder: &Path, arguments: &[&str], proxy: &FetchProxy) -> Result<(), String> {
     let mut command = Command::new("sh");
-    // Whatever it fetches, and wherever it is sent on to, goes through our proxy or not at all.
-    let proxy = format!("http.proxy=http://{}", way.address());
-    let careful = CAREFUL.into_iter().chain(["-c", &proxy]);
+    // All requests and redirects go through the egress proxy.
+    let proxy = format!("http.proxy=http://{}", proxy.address());
+    let settings = SAFE_SETTINGS.into_iter().chain(["-c", &proxy]);
     command.env_remove("no_proxy").env_remove("NO_PROXY");
-    // The user inside a sandbox is another one: what only its owner can read, an agent could not.
-    command.args(["-c", "umask 022 && exec git \"$@\"", "git"]).args(careful).args(arguments);
+    // The sandbox has another user, who must be able to read the files.
+    command.args(["-c", "umask 022 && exec git \"$@\"", "git"]).args(settings).args(arguments);
     command.current_dir(folder).env("GIT_TERMINAL_PROMPT", "0").env("GIT_LFS_SKIP_SMUDGE", "1");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let run = async { command.spawn()?.wait_with_output().await };
-    match tokio::time::timeout(PATIENCE, run).await {
+    match tokio::time::timeout(TIMEOUT, run).await {
         Ok(Ok(output)) if output.status.success() => Ok(()),
         Ok(Ok(output)) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-        Ok(Err(error)) => Err(format!("git cannot be run: {error}")),
-        Err(_) => Err("it took too long".to_owned()),
+        Ok(Err(error)) => Err(format!("cannot run git: {error}")),
+        Err(_) => Err("git timed out".to_owned()),
     }
 }
 
@@ -99,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_that_can_be_judged_are_fetched() {
+    fn only_http_and_local_repositories_are_accepted() {
         let host = |address: &str| remote(address).map_err(|error| error.to_string());
         assert_eq!(host("https://example.com/a.git"), Ok(Some(("example.com".to_owned(), 443))));
         assert_eq!(host("http://example.com:8080/a"), Ok(Some(("example.com".to_owned(), 8080))));
@@ -108,7 +113,7 @@ mod tests {
         for bad in
             ["ext::sh -c id", "ssh://example.com/a", "git@example.com:a", "https://u:p@example.com/a", "a/b", "-x"]
         {
-            assert!(host(bad).is_err(), "`{bad}` was taken");
+            assert!(host(bad).is_err(), "`{bad}` was accepted");
         }
     }
 }

@@ -11,14 +11,14 @@ use session::{Request, SessionError, SessionTimeouts};
 use crate::stage::{Stage, kinds, outcome};
 
 crate::trials!(
-    a_permission_is_answered_exactly_once,
-    of_many_answers_at_once_one_counts,
-    a_question_is_answered_with_everything_that_was_said,
-    a_question_can_be_rejected,
-    nobody_answering_means_no,
-    an_interrupt_resolves_what_is_open,
-    what_is_pending_is_listed_until_it_is_not,
-    an_answer_to_nothing_is_refused,
+    permission_is_answered_exactly_once,
+    one_of_many_concurrent_answers_succeeds,
+    question_keeps_all_answers,
+    question_can_be_rejected,
+    unanswered_permission_is_refused_at_its_deadline,
+    interrupt_resolves_pending_requests,
+    pending_request_is_listed_until_it_is_resolved,
+    answer_to_an_unknown_request_is_refused,
 );
 
 async fn asked_permission(stage: &Stage, session: &SessionId) -> Permission {
@@ -51,7 +51,7 @@ async fn resolved_question(stage: &Stage, session: &SessionId) -> Question {
     }
 }
 
-async fn a_permission_is_answered_exactly_once() {
+async fn permission_is_answered_exactly_once() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let asked = asked_permission(&stage, &session).await.permission_id;
@@ -66,7 +66,7 @@ async fn a_permission_is_answered_exactly_once() {
     assert_eq!(resolved, 1);
 }
 
-async fn of_many_answers_at_once_one_counts() {
+async fn one_of_many_concurrent_answers_succeeds() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let asked = asked_permission(&stage, &session).await.permission_id;
@@ -81,7 +81,7 @@ async fn of_many_answers_at_once_one_counts() {
     assert_eq!(counted, 1);
 }
 
-async fn a_question_is_answered_with_everything_that_was_said() {
+async fn question_keeps_all_answers() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let asked = asked_question(&stage, &session).await.question_id;
@@ -94,7 +94,7 @@ async fn a_question_is_answered_with_everything_that_was_said() {
     assert!(matches!(again, Err(SessionError::QuestionNotPending(_))));
 }
 
-async fn a_question_can_be_rejected() {
+async fn question_can_be_rejected() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let asked = asked_question(&stage, &session).await.question_id;
@@ -103,7 +103,7 @@ async fn a_question_can_be_rejected() {
     stage.until_type(&session, 0, "turn.ended").await;
 }
 
-async fn nobody_answering_means_no() {
+async fn unanswered_permission_is_refused_at_its_deadline() {
     let stage = Stage::with(SessionTimeouts { permission: Duration::from_millis(30), ..SessionTimeouts::default() });
     let session = stage.session("s1").await;
     asked_permission(&stage, &session).await;
@@ -112,10 +112,10 @@ async fn nobody_answering_means_no() {
     let metadata = resolved.metadata.unwrap();
     assert_eq!((&metadata["reason"], &metadata["cause"]), (&"expired".into(), &"deadline".into()));
     let events = stage.until(&session, 0, |event| matches!(event.draft.body, EventBody::TurnEnded(_))).await;
-    assert_eq!(outcome(&events), Some(TurnOutcome::Completed), "the agent was not told");
+    assert_eq!(outcome(&events), Some(TurnOutcome::Completed), "the agent did not get the refusal");
 }
 
-async fn an_interrupt_resolves_what_is_open() {
+async fn interrupt_resolves_pending_requests() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     asked_permission(&stage, &session).await;
@@ -130,11 +130,11 @@ async fn an_interrupt_resolves_what_is_open() {
     assert!(stage.sessions.pending(&session).unwrap().is_empty());
 }
 
-async fn what_is_pending_is_listed_until_it_is_not() {
+async fn pending_request_is_listed_until_it_is_resolved() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let asked = asked_question(&stage, &session).await;
-    // The record is written before the list is: an answer to the session itself comes after both.
+    // The event is recorded before the list is updated.
     stage.sessions.interrupt(&stage.session("other").await).await.unwrap();
     let pending = loop {
         let pending = stage.sessions.pending(&session).unwrap();
@@ -150,7 +150,7 @@ async fn what_is_pending_is_listed_until_it_is_not() {
     assert!(stage.sessions.all_pending().is_empty());
 }
 
-async fn an_answer_to_nothing_is_refused() {
+async fn answer_to_an_unknown_request_is_refused() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let unknown = PermissionId::new("per_1_1").unwrap();

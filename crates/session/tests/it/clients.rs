@@ -1,4 +1,4 @@
-//! A program's own way to agents.
+//! The agent client with the mock agent, unconfined.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,20 +14,20 @@ use tempfile::TempDir;
 use crate::trials;
 
 trials![
-    a_goal_is_answered_and_its_session_ends,
-    a_listener_hears_every_event_of_the_answer,
-    a_conversation_remembers_and_is_read_event_by_event,
-    what_is_changed_is_told_and_permissions_decide_about_it,
-    permissions_can_be_answered_by_hand,
-    a_goal_that_takes_too_long_says_so,
-    a_process_that_exits_is_told_with_its_code_and_last_words,
-    a_process_that_is_killed_is_told_with_its_signal,
-    a_model_that_fails_is_no_failure_of_the_agent,
-    a_goal_is_tried_again_when_the_model_stumbles,
-    a_goal_is_never_tried_again_after_a_tool_call,
-    a_refused_model_call_is_not_tried_again,
-    a_client_that_lacks_something_is_not_made,
-    a_workspace_that_is_not_there_is_refused_before_anything_starts,
+    goal_returns_a_response_and_ends_its_session,
+    listener_gets_every_event,
+    conversation_streams_several_turns,
+    permission_responder_decides_about_changes,
+    permissions_can_be_answered_manually,
+    goal_over_its_timeout_fails_as_timed_out,
+    process_exit_fails_with_its_code,
+    killed_process_fails_with_its_signal,
+    model_error_is_an_upstream_failure,
+    goal_is_retried_after_a_temporary_model_error,
+    goal_is_not_retried_after_a_tool_call,
+    refused_model_call_is_not_retried,
+    incomplete_client_is_not_built,
+    missing_workspace_is_refused_before_anything_starts,
 ];
 
 struct Scene {
@@ -70,11 +70,11 @@ fn scene_with(script: &str) -> Scene {
 pub(crate) fn failed(outcome: Result<session::AgentResponse, GoalError>) -> (TurnFailure, session::AgentResponse) {
     match outcome {
         Err(GoalError::Failed { failure, response }) => (failure, *response),
-        other => panic!("it should have failed: {other:?}"),
+        other => panic!("expected a failure: {other:?}"),
     }
 }
 
-async fn a_goal_is_answered_and_its_session_ends() {
+async fn goal_returns_a_response_and_ends_its_session() {
     let scene = scene();
     let response = scene.client.goal("say hello").task("greeting").run().await.unwrap();
     assert!(response.is_success() && response.attempt == 1);
@@ -89,7 +89,7 @@ async fn a_goal_is_answered_and_its_session_ends() {
     assert_eq!(registered.unwrap().task_name.as_deref(), Some("greeting"));
 }
 
-async fn a_listener_hears_every_event_of_the_answer() {
+async fn listener_gets_every_event() {
     let (scene, heard) = (scene(), Arc::new(Mutex::new(Vec::new())));
     let listener = heard.clone();
     let goal = scene.client.goal("say hello").on_event(move |event| listener.lock().unwrap().push(event.clone()));
@@ -97,7 +97,7 @@ async fn a_listener_hears_every_event_of_the_answer() {
     assert_eq!(*heard.lock().unwrap(), response.events);
 }
 
-async fn a_conversation_remembers_and_is_read_event_by_event() {
+async fn conversation_streams_several_turns() {
     let scene = scene();
     let conversation = scene.client.conversation().open().await.unwrap();
     let first = conversation.ask("say hello").await.unwrap();
@@ -125,7 +125,7 @@ rules:
   - answer: [{text: done}]
 ";
 
-async fn what_is_changed_is_told_and_permissions_decide_about_it() {
+async fn permission_responder_decides_about_changes() {
     for (permissions, made) in [(PermissionResponder::Allow, true), (PermissionResponder::Deny, false)] {
         let scene = scene_with(WRITING);
         let workspace = scene.directory.path().join("workspace");
@@ -136,9 +136,9 @@ async fn what_is_changed_is_told_and_permissions_decide_about_it() {
     }
 }
 
-async fn permissions_can_be_answered_by_hand() {
+async fn permissions_can_be_answered_manually() {
     let scene = scene_with(WRITING);
-    let goal = scene.client.goal("write").permissions(PermissionResponder::ByHand);
+    let goal = scene.client.goal("write").permissions(PermissionResponder::Manual);
     let (conversation, mut reading) = goal.stream().await.unwrap();
     let mut asked = 0;
     while let Some(event) = reading.next().await.unwrap() {
@@ -153,7 +153,7 @@ async fn permissions_can_be_answered_by_hand() {
     conversation.end().await.unwrap();
 }
 
-async fn a_goal_that_takes_too_long_says_so() {
+async fn goal_over_its_timeout_fails_as_timed_out() {
     let scene =
         scene_with("version: 1\nrules: [{answer: [{text: \"a b c d e f g h\"}], pace: {chars: 1, delay_ms: 60000}}]");
     let limit = Duration::from_millis(300);
@@ -163,13 +163,13 @@ async fn a_goal_that_takes_too_long_says_so() {
     assert!(scene.client.sessions().get(&response.session).unwrap().ended);
 }
 
-async fn a_process_that_exits_is_told_with_its_code_and_last_words() {
+async fn process_exit_fails_with_its_code() {
     let scene = scene();
     let (failure, _) = failed(scene.client.goal("/exit 3").run().await);
     assert!(matches!(failure, TurnFailure::Exited { code: 3, .. }), "{failure:?}");
 }
 
-async fn a_process_that_is_killed_is_told_with_its_signal() {
+async fn killed_process_fails_with_its_signal() {
     let script = r#"
 version: 1
 rules:
@@ -182,26 +182,26 @@ rules:
     assert_eq!(response.attempt, 1);
 }
 
-async fn a_model_that_fails_is_no_failure_of_the_agent() {
+async fn model_error_is_an_upstream_failure() {
     let scene = scene_with("version: 1\nrules: [{error: {status: 500, message: out of order}}]");
     let (failure, _) = failed(scene.client.goal("hello").run().await);
     assert!(matches!(failure, TurnFailure::Upstream { status: Some(500), .. }), "{failure:?}");
 }
 
-const STUMBLES: &str =
+const TEMPORARY_ERROR: &str =
     "version: 1\nrules: [{error: {status: 503, message: later}, times: 1}, {answer: [{text: done}]}]";
 
-async fn a_goal_is_tried_again_when_the_model_stumbles() {
-    let scene = scene_with(STUMBLES);
+async fn goal_is_retried_after_a_temporary_model_error() {
+    let scene = scene_with(TEMPORARY_ERROR);
     let (failure, _) = failed(scene.client.goal("hello").run().await);
     assert!(matches!(failure, TurnFailure::Upstream { status: Some(503), .. }), "{failure:?}");
-    let scene = scene_with(STUMBLES);
+    let scene = scene_with(TEMPORARY_ERROR);
     let response = scene.client.goal("hello").retries(1).run().await.unwrap();
     assert_eq!((response.attempt, response.text.as_str()), (2, "done"));
     assert_eq!(scene.client.sessions().list(None, 10).unwrap().sessions.len(), 2);
 }
 
-async fn a_goal_is_never_tried_again_after_a_tool_call() {
+async fn goal_is_not_retried_after_a_tool_call() {
     let script = "
 version: 1
 rules:
@@ -217,23 +217,23 @@ rules:
     assert_eq!(scene.client.sessions().list(None, 10).unwrap().sessions.len(), 1);
 }
 
-async fn a_refused_model_call_is_not_tried_again() {
+async fn refused_model_call_is_not_retried() {
     let scene = scene_with("version: 1\nrules: [{error: {status: 403, message: no}}]");
     let (failure, response) = failed(scene.client.goal("hello").retries(3).run().await);
     assert!(matches!(failure, TurnFailure::Upstream { status: Some(403), .. }), "{failure:?}");
     assert_eq!(response.attempt, 1);
 }
 
-async fn a_client_that_lacks_something_is_not_made() {
+async fn incomplete_client_is_not_built() {
     let directory = tempfile::tempdir().unwrap();
     assert!(matches!(AgentClient::builder().data_dir(directory.path()).build(), Err(BuildError::NoAgent)));
     assert!(matches!(AgentClient::builder().agent("mock").build(), Err(BuildError::NoDataDir)));
-    // This process has threads, so the jail cannot be had, and nothing weaker is taken in its place.
+    // This process has threads, so the jail cannot be forked, and no weaker sandbox replaces it.
     let jailed = AgentClient::builder().agent("mock").data_dir(directory.path()).build();
     assert!(matches!(jailed, Err(BuildError::Sandbox(_))));
 }
 
-async fn a_workspace_that_is_not_there_is_refused_before_anything_starts() {
+async fn missing_workspace_is_refused_before_anything_starts() {
     let scene = scene();
     let outcome = scene.client.goal("hello").workspace("/nowhere/at/all").run().await;
     assert!(matches!(outcome, Err(GoalError::Session(session::SessionError::Directory { .. }))));

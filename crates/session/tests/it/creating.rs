@@ -1,4 +1,4 @@
-//! Making sessions, and refusing to.
+//! Creation of sessions, and refusals.
 
 use protocol::{CreateSession, EventBody};
 use session::SessionError;
@@ -6,27 +6,29 @@ use session::SessionError;
 use crate::stage::{Stage, id, in_directory, kinds, request, type_of};
 
 crate::trials!(
-    a_session_says_first_what_is_enforced,
-    the_directory_is_where_the_agent_works,
-    of_two_creates_at_once_one_succeeds,
-    what_cannot_be_kept_is_refused_and_leaves_nothing,
-    an_id_is_never_used_twice,
+    first_event_is_the_effective_policy,
+    agent_works_in_the_directory,
+    one_of_concurrent_creates_succeeds,
+    invalid_request_is_refused_and_leaves_nothing,
+    session_id_cannot_be_reused,
 );
 
-async fn a_session_says_first_what_is_enforced() {
+async fn first_event_is_the_effective_policy() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let first = kinds(&stage.events(&session));
     assert_eq!(first[..3], ["policy.effective", "session_registered", "session.started"]);
-    let EventBody::PolicyEffective(effective) = &stage.events(&session)[0].draft.body else { panic!("not first") };
-    assert_eq!(effective.keys["tools"]["state"], "weaker", "what an agent does not ask about is not judged");
+    let EventBody::PolicyEffective(effective) = &stage.events(&session)[0].draft.body else {
+        panic!("the first event is another one")
+    };
+    assert_eq!(effective.keys["tools"]["state"], "weaker", "calls that an agent does not ask about are not checked");
     let info = stage.sessions.get(&session).unwrap();
     assert_eq!((info.agent.as_str(), info.permission_mode.as_str(), info.ended), ("mock", "default", false));
     assert!(info.event_count >= 3);
     assert_eq!(stage.sessions.list(None, 10).unwrap().sessions.len(), 1);
 }
 
-async fn the_directory_is_where_the_agent_works() {
+async fn agent_works_in_the_directory() {
     let stage = Stage::new();
     let workspace = stage.workspace();
     let info = stage.create("s1", in_directory(&workspace)).await.unwrap();
@@ -35,16 +37,16 @@ async fn the_directory_is_where_the_agent_works() {
     assert!(workspace.join("hello.md").exists());
 }
 
-async fn of_two_creates_at_once_one_succeeds() {
+async fn one_of_concurrent_creates_succeeds() {
     let stage = Stage::new();
-    let makers = (0..8).map(|_| {
+    let creates = (0..8).map(|_| {
         let sessions = stage.sessions.clone();
         let options = session::SessionOptions::default();
         tokio::spawn(async move { sessions.create(id("s1"), request(), options).await })
     });
     let mut made = 0;
-    for maker in makers.collect::<Vec<_>>() {
-        match maker.await.unwrap() {
+    for create in creates.collect::<Vec<_>>() {
+        match create.await.unwrap() {
             Ok(_) => made += 1,
             Err(error) => assert!(matches!(error, SessionError::AlreadyExists(_)), "{error}"),
         }
@@ -54,7 +56,7 @@ async fn of_two_creates_at_once_one_succeeds() {
     assert_eq!(registered.iter().filter(|event| type_of(event) == "session_registered").count(), 1);
 }
 
-async fn what_cannot_be_kept_is_refused_and_leaves_nothing() {
+async fn invalid_request_is_refused_and_leaves_nothing() {
     let stage = Stage::new();
     let file = stage.workspace().join("file");
     std::fs::write(&file, "").unwrap();
@@ -65,8 +67,8 @@ async fn what_cannot_be_kept_is_refused_and_leaves_nothing() {
         (in_directory(&stage.directory.path().join("nowhere")), "invalid_request"),
         (in_directory(&file), "invalid_request"),
         (CreateSession { variant: Some("high".to_owned()), ..request() }, "invalid_request"),
-        (skilled(&stage.workspace()), "invalid_request"),
-        (skilled("/".as_ref()), "directory_not_allowed"),
+        (with_skills(&stage.workspace()), "invalid_request"),
+        (with_skills("/".as_ref()), "directory_not_allowed"),
         (in_directory("/".as_ref()), "directory_not_allowed"),
         (in_directory(&stage.directory.path().join("data")), "directory_not_allowed"),
     ];
@@ -79,13 +81,13 @@ async fn what_cannot_be_kept_is_refused_and_leaves_nothing() {
     stage.session("s1").await;
 }
 
-/// A session with the skills of a directory of the host, of which the mock has no use.
-fn skilled(place: &std::path::Path) -> CreateSession {
+/// Returns a request with skills of a host directory, which the unconfined backend does not support.
+fn with_skills(place: &std::path::Path) -> CreateSession {
     let skills = serde_json::json!({"sources": [{"type": "local", "source": place}]});
     CreateSession { skills: Some(skills), ..request() }
 }
 
-async fn an_id_is_never_used_twice() {
+async fn session_id_cannot_be_reused() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     stage.sessions.terminate(&session).await.unwrap();

@@ -1,4 +1,4 @@
-//! The ends of a session.
+//! Ends of a session: termination, crash, exit and shutdown.
 
 use std::time::{Duration, Instant};
 
@@ -8,16 +8,16 @@ use session::{SessionError, UserMessage};
 use crate::stage::{Stage, id, in_directory, kinds, outcome, type_of};
 
 crate::trials!(
-    terminating_an_agent_that_never_stops_printing_is_quick_and_final,
-    terminating_kills_what_the_agent_started,
-    terminating_twice_is_no_error,
-    a_crash_is_told_with_what_is_known_of_it,
-    an_exit_code_is_told,
-    a_clean_end_is_no_error,
-    nothing_is_taken_after_the_end,
-    terminating_resolves_what_is_open,
-    closing_the_host_interrupts_and_keeps,
-    an_unknown_session_is_not_found,
+    terminating_a_flooding_agent_is_quick_and_final,
+    terminating_kills_child_processes,
+    terminating_twice_succeeds,
+    crash_is_recorded_with_its_signal,
+    exit_code_is_recorded,
+    clean_exit_completes_the_session,
+    ended_session_accepts_no_commands,
+    terminating_resolves_pending_requests,
+    closing_the_host_interrupts_turns_and_keeps_sessions,
+    unknown_session_is_not_found,
 );
 
 async fn ended(stage: &Stage, session: &SessionId) -> SessionEnded {
@@ -27,7 +27,7 @@ async fn ended(stage: &Stage, session: &SessionId) -> SessionEnded {
     }
 }
 
-async fn terminating_an_agent_that_never_stops_printing_is_quick_and_final() {
+async fn terminating_a_flooding_agent_is_quick_and_final() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let flood = stage.say(&session, "/flood 100000000").await;
@@ -42,7 +42,7 @@ async fn terminating_an_agent_that_never_stops_printing_is_quick_and_final() {
     assert!(stage.sessions.get(&session).unwrap().ended);
 }
 
-async fn terminating_kills_what_the_agent_started() {
+async fn terminating_kills_child_processes() {
     let stage = Stage::new();
     let workspace = stage.workspace();
     let request = protocol::CreateSession { permission_mode: Some("bypass".to_owned()), ..in_directory(&workspace) };
@@ -59,10 +59,10 @@ async fn terminating_kills_what_the_agent_started() {
     assert!(process.exists());
     stage.sessions.terminate(&session).await.unwrap();
     let status = std::fs::read_to_string(process.join("status")).unwrap_or_default();
-    assert!(status.is_empty() || status.contains("State:\tZ"), "it lives: {status}");
+    assert!(status.is_empty() || status.contains("State:\tZ"), "the process is alive: {status}");
 }
 
-async fn terminating_twice_is_no_error() {
+async fn terminating_twice_succeeds() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     stage.sessions.terminate(&session).await.unwrap();
@@ -73,7 +73,7 @@ async fn terminating_twice_is_no_error() {
     assert_eq!((ended.reason, ended.terminated_by), (SessionEndReason::Terminated, TerminatedBy::Daemon));
 }
 
-async fn a_crash_is_told_with_what_is_known_of_it() {
+async fn crash_is_recorded_with_its_signal() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let crash = stage.say(&session, "/crash").await;
@@ -83,10 +83,10 @@ async fn a_crash_is_told_with_what_is_known_of_it() {
     assert_eq!(outcome(&events), Some(TurnOutcome::Failed));
     let ended = ended(&stage, &session).await;
     assert_eq!((ended.reason, ended.exit_code), (SessionEndReason::Error, None));
-    assert_eq!(ended.message.unwrap(), "the agent's process was ended by signal 6 in the middle of a turn");
+    assert_eq!(ended.message.unwrap(), "the agent process was killed by signal 6 during a turn");
 }
 
-async fn an_exit_code_is_told() {
+async fn exit_code_is_recorded() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     stage.say(&session, "/exit 7").await;
@@ -94,7 +94,7 @@ async fn an_exit_code_is_told() {
     assert_eq!((ended.reason, ended.exit_code), (SessionEndReason::Error, Some(7)));
 }
 
-async fn a_clean_end_is_no_error() {
+async fn clean_exit_completes_the_session() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     stage.say(&session, "/end").await;
@@ -106,7 +106,7 @@ async fn a_clean_end_is_no_error() {
     assert!(!kinds(&stage.events(&session)).contains(&"error".to_owned()));
 }
 
-async fn nothing_is_taken_after_the_end() {
+async fn ended_session_accepts_no_commands() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     stage.sessions.terminate(&session).await.unwrap();
@@ -115,7 +115,7 @@ async fn nothing_is_taken_after_the_end() {
     assert!(matches!(stage.sessions.interrupt(&session).await, Err(SessionError::Ended(_))));
 }
 
-async fn terminating_resolves_what_is_open() {
+async fn terminating_resolves_pending_requests() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     stage.say(&session, "/permission").await;
@@ -126,7 +126,7 @@ async fn terminating_resolves_what_is_open() {
     assert!(stage.sessions.pending(&session).unwrap().is_empty());
 }
 
-async fn closing_the_host_interrupts_and_keeps() {
+async fn closing_the_host_interrupts_turns_and_keeps_sessions() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     stage.say(&session, "/slow 1000").await;
@@ -138,7 +138,7 @@ async fn closing_the_host_interrupts_and_keeps() {
     assert!(matches!(late, Err(SessionError::ShuttingDown | SessionError::Ended(_))), "{late:?}");
 }
 
-async fn an_unknown_session_is_not_found() {
+async fn unknown_session_is_not_found() {
     let stage = Stage::new();
     let nobody = id("nobody");
     assert!(matches!(stage.sessions.terminate(&nobody).await, Err(SessionError::NotFound(_))));

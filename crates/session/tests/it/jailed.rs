@@ -1,4 +1,4 @@
-//! A program's own way to agents, with the agent in the jail: every way to fail has a type.
+//! The agent client with the agent in the jail: every kind of failure has its own type.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,26 +15,26 @@ use crate::clients::failed;
 use crate::trials;
 
 trials![
-    an_agent_that_needs_too_much_memory_is_told_so,
-    an_agent_that_falls_silent_is_told_so,
-    money_that_ends_in_mid_turn_is_told_so,
-    a_count_of_calls_that_ends_in_mid_turn_is_told_so,
-    an_exit_and_a_signal_are_told_apart,
-    a_model_that_fails_is_told_with_its_status,
-    a_death_is_tried_again_before_the_first_tool_call_and_never_after,
+    exceeding_the_memory_limit_fails_as_out_of_memory,
+    silent_agent_times_out,
+    exhausted_money_budget_fails_as_budget,
+    exhausted_call_budget_fails_as_budget,
+    exit_and_signal_are_different_failures,
+    model_error_has_its_status,
+    process_exit_is_retried_only_before_the_first_tool_call,
 ];
 
 static JAIL: OnceLock<JailBackend> = OnceLock::new();
 
-/// Forks the jail's spawner: before the first thread.
+/// Forks the jail's spawner. Must run before the first thread.
 pub(crate) fn prepare() {
     assert!(JAIL.set(JailBackend::fork().unwrap()).is_ok(), "prepared twice");
 }
 
-/// A scripted model whose calls cost what the price list says.
-struct Paid(ScriptedUpstream);
+/// A scripted model whose calls are billed by the price list.
+struct PaidUpstream(ScriptedUpstream);
 
-impl Upstream for Paid {
+impl Upstream for PaidUpstream {
     fn name(&self) -> &'static str {
         "paid"
     }
@@ -48,14 +48,14 @@ impl Upstream for Paid {
     }
 }
 
-/// A client that nobody told where agents run: also before the first thread.
-pub(crate) fn untold(directory: &TempDir) -> AgentClient {
+/// Returns a client with the default sandbox. Must run before the first thread.
+pub(crate) fn default_client(directory: &TempDir) -> AgentClient {
     let builder = AgentClient::builder().agent("mock").data_dir(directory.path().join("data"));
     builder.mock_program(std::env::current_exe().unwrap()).build().unwrap()
 }
 
-/// Here the jail works, so that is where it runs.
-pub(crate) async fn without_a_word_the_first_sandbox_that_works_is_taken(client: AgentClient) {
+/// The jail works on this machine, so it is the default.
+pub(crate) async fn default_sandbox_is_the_first_that_works(client: AgentClient) {
     let response = client.goal("say hello").run().await.unwrap();
     let journal = client.sessions().journal(&response.session).unwrap().after(0, usize::MAX).unwrap();
     let backend = journal.iter().find_map(|event| match &event.draft.body {
@@ -71,7 +71,7 @@ struct Scene {
     client: AgentClient,
 }
 
-/// A client whose agent is jailed, under the default preset with `old` replaced by `new`.
+/// Returns a client with a jailed agent, under the default preset with `old` replaced by `new`.
 fn scene(model: impl Upstream + 'static, timing: SessionTimeouts, (old, new): (&str, &str)) -> Scene {
     let directory = tempfile::tempdir().unwrap();
     let client = AgentClient::builder()
@@ -81,7 +81,7 @@ fn scene(model: impl Upstream + 'static, timing: SessionTimeouts, (old, new): (&
         .sandbox(SandboxChoice::Backend(Arc::new(JAIL.get().unwrap().clone())))
         .policy(policy(old, new))
         .upstream(Arc::new(model))
-        .timing(timing)
+        .timeouts(timing)
         .build();
     Scene { _directory: directory, client: client.unwrap() }
 }
@@ -103,7 +103,7 @@ fn policy(old: &str, new: &str) -> EffectivePolicy {
 
 const BRIEF: &str = "version: 1\nrules: [{answer: [{text: Well.}]}]";
 
-/// A tool call in the first step of a turn, and `rest` after it.
+/// Returns a script with a tool call in the first step, and `rest` after it.
 fn after_a_tool_call(rest: &str) -> String {
     let call = "{tool: {name: run_command, input: {command: [echo, once]}}}";
     format!(
@@ -111,8 +111,8 @@ fn after_a_tool_call(rest: &str) -> String {
     )
 }
 
-/// Whether the kernel counts the memory of this session; else each process is limited for itself.
-fn counted_by_the_kernel(events: &[Event]) -> bool {
+/// Returns whether a cgroup limits the memory of the session; else each process has its own limit.
+fn has_memory_cgroup(events: &[Event]) -> bool {
     let effective = events.iter().find_map(|event| match &event.draft.body {
         EventBody::PolicyEffective(effective) => Some(&effective.keys),
         _ => None,
@@ -120,22 +120,22 @@ fn counted_by_the_kernel(events: &[Event]) -> bool {
     effective.unwrap()["proc.memory"]["by"].as_str().is_some_and(|by| by.contains("cgroup"))
 }
 
-async fn an_agent_that_needs_too_much_memory_is_told_so() {
+async fn exceeding_the_memory_limit_fails_as_out_of_memory() {
     let scene = scene(scripted(BRIEF), SessionTimeouts::default(), ("memory: 4GiB", "memory: 64MiB"));
     let goal = scene.client.goal("/memory 300000000").retries(3);
     let (failure, response) = failed(goal.run().await);
     let journal = scene.client.sessions().journal(&response.session).unwrap();
-    if counted_by_the_kernel(&journal.after(0, usize::MAX).unwrap()) {
+    if has_memory_cgroup(&journal.after(0, usize::MAX).unwrap()) {
         assert_eq!(failure, TurnFailure::OutOfMemory);
-        assert_eq!(response.attempt, 1, "it would need as much again");
+        assert_eq!(response.attempt, 1, "a retry would need the same memory");
     } else {
-        // What a process of its own asks for in vain ends it by its own hand.
+        // A process that exceeds its own limit aborts.
         assert!(matches!(failure, TurnFailure::Signal { signal: 6, .. }), "{failure:?}");
     }
     assert_eq!(response.outcome, TurnOutcome::Failed);
 }
 
-async fn an_agent_that_falls_silent_is_told_so() {
+async fn silent_agent_times_out() {
     let second = Duration::from_secs(1);
     let timing = SessionTimeouts { silence: second, stop_grace: second, ..SessionTimeouts::default() };
     let scene = scene(scripted(BRIEF), timing, ("", ""));
@@ -145,28 +145,28 @@ async fn an_agent_that_falls_silent_is_told_so() {
     assert!(scene.client.sessions().get(&response.session).unwrap().ended);
 }
 
-/// Runs a goal whose first call does something and whose second is over the limit that `limit` puts into the policy.
-async fn check_spent(limit: (&str, &str), named: &str) {
-    let model = Paid(scripted(&after_a_tool_call("answer: [{text: done}]")));
+/// Runs a goal whose second model call exceeds the limit that `limit` sets in the policy.
+async fn check_budget(limit: (&str, &str), named: &str) {
+    let model = PaidUpstream(scripted(&after_a_tool_call("answer: [{text: done}]")));
     let scene = scene(model, SessionTimeouts::default(), limit);
     let goal = scene.client.goal("go").model("claude-sonnet-4-5").permissions(PermissionResponder::Allow).retries(3);
     let (failure, response) = failed(goal.run().await);
     let TurnFailure::Budget(message) = &failure else { panic!("{failure:?}") };
     assert!(message.contains(named), "{message}");
     let calls = response.events.iter().filter(|event| matches!(event.draft.body, EventBody::LlmCall(_)));
-    assert_eq!((calls.count(), response.attempt), (1, 1), "one call was made, and none after it");
+    assert_eq!((calls.count(), response.attempt), (1, 1), "expected exactly one call");
 }
 
-async fn money_that_ends_in_mid_turn_is_told_so() {
-    // The first call fits, costs six cents, and leaves too little for a second.
-    check_spent(("budget_usd: 5.00", "budget_usd: 0.10"), "models.budget_usd").await;
+async fn exhausted_money_budget_fails_as_budget() {
+    // The first call costs six cents and leaves too little for a second one.
+    check_budget(("budget_usd: 5.00", "budget_usd: 0.10"), "models.budget_usd").await;
 }
 
-async fn a_count_of_calls_that_ends_in_mid_turn_is_told_so() {
-    check_spent(("max_requests: 1000", "max_requests: 1"), "models.max_requests").await;
+async fn exhausted_call_budget_fails_as_budget() {
+    check_budget(("max_requests: 1000", "max_requests: 1"), "models.max_requests").await;
 }
 
-async fn an_exit_and_a_signal_are_told_apart() {
+async fn exit_and_signal_are_different_failures() {
     let scene = plain(BRIEF);
     let (failure, _) = failed(scene.client.goal("/exit 3").run().await);
     assert!(matches!(failure, TurnFailure::Exited { code: 3, .. }), "{failure:?}");
@@ -174,13 +174,13 @@ async fn an_exit_and_a_signal_are_told_apart() {
     assert!(matches!(failure, TurnFailure::Signal { signal: 6, .. }), "{failure:?}");
 }
 
-async fn a_model_that_fails_is_told_with_its_status() {
+async fn model_error_has_its_status() {
     let scene = plain("version: 1\nrules: [{error: {status: 500, message: out of order}}]");
     let (failure, _) = failed(scene.client.goal("hello").run().await);
     assert!(matches!(failure, TurnFailure::Upstream { status: Some(500), .. }), "{failure:?}");
 }
 
-async fn a_death_is_tried_again_before_the_first_tool_call_and_never_after() {
+async fn process_exit_is_retried_only_before_the_first_tool_call() {
     let scene = plain(BRIEF);
     let (failure, response) = failed(scene.client.goal("/exit 3").retries(1).run().await);
     assert!(matches!(failure, TurnFailure::Exited { code: 3, .. }), "{failure:?}");

@@ -1,6 +1,6 @@
 //! Sessions with a real agent process: the mock agent, unconfined or in the jail, with a scripted model.
 //!
-//! The test binary is the agent's program as well: started with `__agent mock` it is the mock agent.
+//! The test binary is also the agent's program: started with `__agent mock`, it is the mock agent.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -28,9 +28,9 @@ fn main() -> ExitCode {
     }
     jailed::prepare();
     let directory = tempfile::tempdir().unwrap();
-    let untold = jailed::untold(&directory);
-    let by_default = trial("without_a_word_the_first_sandbox_that_works_is_taken", || {
-        jailed::without_a_word_the_first_sandbox_that_works_is_taken(untold)
+    let default_client = jailed::default_client(&directory);
+    let by_default = trial("default_sandbox_is_the_first_that_works", || {
+        jailed::default_sandbox_is_the_first_that_works(default_client)
     });
     let trials = [
         clients::trials(),
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.into_iter().flatten().collect()).exit_code()
 }
 
-/// Runs `test` to its end, or fails when it hangs.
+/// Returns a trial that runs `test`, and fails when it hangs.
 fn trial<F: Future<Output = ()>>(name: &'static str, test: impl FnOnce() -> F + Send + 'static) -> Trial {
     Trial::test(name, move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -54,7 +54,7 @@ fn trial<F: Future<Output = ()>>(name: &'static str, test: impl FnOnce() -> F + 
     })
 }
 
-/// A trial for each function, under its own name.
+/// Defines `trials()`, which returns a trial for each function.
 #[macro_export]
 macro_rules! trials {
     ($($test:ident),* $(,)?) => {

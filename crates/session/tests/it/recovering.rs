@@ -1,7 +1,7 @@
-//! A host that dies in the middle of everything, and comes back.
+//! Recovery after the host process dies.
 //!
-//! Dying is dropping the runtime the sessions run on: no actor gets to say a word, as with kill -9, and
-//! the lock of the owner falls.
+//! A test simulates the death by dropping the runtime of the sessions: as with kill -9, no actor runs any code, and the
+//! owner's lock is released.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use tempfile::TempDir;
 use crate::stage::{Stage, id, kinds, outcome, type_of};
 
 crate::trials!(
-    an_open_turn_ends_as_interrupted_and_the_session_goes_on,
-    what_was_pending_expires_and_is_never_silently_gone,
-    what_waited_still_waits_and_comes_first,
-    what_waited_can_be_gone_on_with_without_a_message,
-    a_damaged_journal_is_told_and_harms_no_other_session,
-    everybody_who_asks_a_session_that_cannot_go_on_hears_why,
-    the_same_message_is_taken_once_over_a_restart,
-    a_session_that_was_closed_in_order_can_go_on,
-    recovering_twice_changes_nothing,
-    a_session_of_a_living_host_is_left_alone,
-    a_session_of_another_host_can_be_followed,
+    open_turn_is_interrupted_and_the_session_continues,
+    pending_permission_expires_on_record,
+    queued_message_survives_and_runs_first,
+    resume_starts_queued_messages,
+    damaged_journal_is_quarantined_and_other_sessions_recover,
+    every_caller_of_a_damaged_session_gets_the_reason,
+    message_is_accepted_once_across_a_restart,
+    cleanly_closed_session_can_be_resumed,
+    second_recovery_changes_nothing,
+    session_of_a_running_host_is_not_taken_over,
+    session_of_another_host_can_be_followed,
 );
 
-/// Runs `scene` on a host of its own that dies at its end.
+/// Runs `scene` on a host that dies at the end.
 fn die_after<T: Send + 'static>(directory: &Arc<TempDir>, scene: impl AsyncFnOnce(Stage) -> T + Send + 'static) -> T {
     let directory = directory.clone();
     std::thread::spawn(move || {
@@ -42,7 +42,7 @@ fn directory() -> Arc<TempDir> {
     Arc::new(tempfile::tempdir().unwrap())
 }
 
-async fn an_open_turn_ends_as_interrupted_and_the_session_goes_on() {
+async fn open_turn_is_interrupted_and_the_session_continues() {
     let directory = directory();
     let (session, seen) = die_after(&directory, async |stage: Stage| {
         let session = stage.session("s1").await;
@@ -53,7 +53,7 @@ async fn an_open_turn_ends_as_interrupted_and_the_session_goes_on() {
     let stage = Stage::on(directory, SessionTimeouts::default());
     assert_eq!(stage.sessions.recover().await.unwrap(), std::slice::from_ref(&session));
     let events = stage.events(&session);
-    assert_eq!(events[..seen.len()], seen, "what a client had seen is gone");
+    assert_eq!(events[..seen.len()], seen, "events that a client had seen are missing");
     assert_eq!(outcome(&events), Some(TurnOutcome::Interrupted));
     let last = kinds(&events);
     assert_eq!(last[last.len() - 3..], ["item.completed", "turn.ended", "session.recovered"]);
@@ -65,7 +65,7 @@ async fn an_open_turn_ends_as_interrupted_and_the_session_goes_on() {
     assert_eq!(after.last().unwrap().draft.native_session_id, native);
 }
 
-async fn what_was_pending_expires_and_is_never_silently_gone() {
+async fn pending_permission_expires_on_record() {
     let directory = directory();
     let (session, asked) = die_after(&directory, async |stage: Stage| {
         let session = stage.session("s1").await;
@@ -85,7 +85,7 @@ async fn what_was_pending_expires_and_is_never_silently_gone() {
     assert!(matches!(late, Err(SessionError::PermissionNotPending(_))));
 }
 
-async fn what_waited_still_waits_and_comes_first() {
+async fn queued_message_survives_and_runs_first() {
     let directory = directory();
     let (session, waiting) = die_after(&directory, async |stage: Stage| {
         let session = stage.session("s1").await;
@@ -101,7 +101,7 @@ async fn what_waited_still_waits_and_comes_first() {
     assert_eq!(started[0].draft.turn_id, Some(waiting.turn_id));
 }
 
-async fn what_waited_can_be_gone_on_with_without_a_message() {
+async fn resume_starts_queued_messages() {
     let directory = directory();
     let (session, waiting) = die_after(&directory, async |stage: Stage| {
         let session = stage.session("s1").await;
@@ -119,7 +119,7 @@ async fn what_waited_can_be_gone_on_with_without_a_message() {
     stage.sessions.resume(&session).await.unwrap();
 }
 
-async fn a_damaged_journal_is_told_and_harms_no_other_session() {
+async fn damaged_journal_is_quarantined_and_other_sessions_recover() {
     let directory = directory();
     let path = directory.path().join("data/trajectory/broken.jsonl");
     die_after(&directory, async |stage: Stage| {
@@ -130,7 +130,7 @@ async fn a_damaged_journal_is_told_and_harms_no_other_session() {
         }
     });
     let mut bytes = std::fs::read(&path).unwrap();
-    // The first byte of the second record: no reader can take it for anything else.
+    // The first byte of the second record, which every reader notices.
     let second = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     bytes[second] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
@@ -140,11 +140,11 @@ async fn a_damaged_journal_is_told_and_harms_no_other_session() {
     assert_eq!(refused.code().as_str(), "journal_damaged", "{refused}");
     assert_eq!(outcome(&stage.turn(&id("whole"), "/echo on").await), Some(TurnOutcome::Completed));
     let aside = path.with_file_name("../quarantine/broken.jsonl");
-    assert_eq!(std::fs::read(&aside).unwrap(), bytes, "evidence was changed");
+    assert_eq!(std::fs::read(&aside).unwrap(), bytes, "the quarantined journal was changed");
 }
 
-/// Among many who ask at once, some find the actor that is just failing: before, they heard that the session ended.
-async fn everybody_who_asks_a_session_that_cannot_go_on_hears_why() {
+/// Some of many concurrent callers reach an actor that is just failing; these once got the error `session_ended`.
+async fn every_caller_of_a_damaged_session_gets_the_reason() {
     let directory = directory();
     let path = directory.path().join("data/trajectory/broken.jsonl");
     die_after(&directory, async |stage: Stage| {
@@ -165,7 +165,7 @@ async fn everybody_who_asks_a_session_that_cannot_go_on_hears_why() {
     }
 }
 
-async fn the_same_message_is_taken_once_over_a_restart() {
+async fn message_is_accepted_once_across_a_restart() {
     let directory = directory();
     let message = UserMessage { client_message_id: Some("m1".to_owned()), ..UserMessage::text("/echo once") };
     let before = message.clone();
@@ -182,7 +182,7 @@ async fn the_same_message_is_taken_once_over_a_restart() {
     assert_eq!(kinds(&stage.events(&session)).iter().filter(|kind| *kind == "turn.started").count(), 1);
 }
 
-async fn a_session_that_was_closed_in_order_can_go_on() {
+async fn cleanly_closed_session_can_be_resumed() {
     let directory = directory();
     let session = die_after(&directory, async |stage: Stage| {
         let session = stage.session("s1").await;
@@ -192,13 +192,13 @@ async fn a_session_that_was_closed_in_order_can_go_on() {
     });
     let stage = Stage::on(directory, SessionTimeouts::default());
     let before = stage.events(&session).len();
-    assert!(stage.sessions.recover().await.unwrap().is_empty(), "nothing was left open");
+    assert!(stage.sessions.recover().await.unwrap().is_empty(), "nothing was open");
     assert_eq!(stage.events(&session).len(), before);
     assert_eq!(outcome(&stage.turn(&session, "/echo after").await), Some(TurnOutcome::Completed));
-    assert!(kinds(&stage.events(&session)).contains(&"session.recovered".to_owned()), "it does not say so");
+    assert!(kinds(&stage.events(&session)).contains(&"session.recovered".to_owned()), "no recovery event");
 }
 
-async fn recovering_twice_changes_nothing() {
+async fn second_recovery_changes_nothing() {
     let directory = directory();
     let session = die_after(&directory, async |stage: Stage| {
         let session = stage.session("s1").await;
@@ -212,16 +212,16 @@ async fn recovering_twice_changes_nothing() {
     assert_eq!(stage.events(&session).len(), once);
 }
 
-async fn a_session_of_a_living_host_is_left_alone() {
+async fn session_of_a_running_host_is_not_taken_over() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let other = Stage::on(stage.directory.clone(), SessionTimeouts::default());
     assert!(other.sessions.recover().await.unwrap().is_empty());
-    assert!(matches!(other.sessions.interrupt(&session).await, Err(SessionError::RunElsewhere(_))));
+    assert!(matches!(other.sessions.interrupt(&session).await, Err(SessionError::RunByAnotherProcess(_))));
     assert_eq!(outcome(&stage.turn(&session, "/echo mine").await), Some(TurnOutcome::Completed));
 }
 
-async fn a_session_of_another_host_can_be_followed() {
+async fn session_of_another_host_can_be_followed() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let other = Stage::on(stage.directory.clone(), SessionTimeouts::default());

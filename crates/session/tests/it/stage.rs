@@ -1,4 +1,4 @@
-//! A data directory, sessions on it, and ways to wait for what happens.
+//! A test host with its own data directory, and helpers that wait for events.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
 use protocol::{CreateSession, Event, EventBody, SessionId, SessionInfo, TurnOutcome};
 use sandbox::UnconfinedBackend;
 use session::{
-    AcceptedMessage, AgentRegistry, HostVariables, Parts, SessionError, SessionOptions, SessionTimeouts, Sessions,
-    UpstreamRegistry, UserMessage,
+    AcceptedMessage, AgentRegistry, HostVariables, SessionError, SessionHostConfig, SessionOptions, SessionTimeouts,
+    Sessions, UpstreamRegistry, UserMessage,
 };
 use store::{DataDir, Durability, JournalTail, SqliteLedger, SystemClock};
 use tempfile::TempDir;
 
-/// Sessions on a data directory of their own.
+/// Sessions with their own data directory.
 pub(crate) struct Stage {
     pub(crate) directory: Arc<TempDir>,
     pub(crate) sessions: Sessions,
@@ -30,35 +30,35 @@ impl Stage {
         Self::on(Arc::new(tempfile::tempdir().unwrap()), timing)
     }
 
-    /// Sessions on a data directory that was used before.
+    /// Opens sessions on an existing data directory.
     pub(crate) fn on(directory: Arc<TempDir>, timing: SessionTimeouts) -> Self {
         let data = DataDir::open(directory.path().join("data")).unwrap();
-        let sessions = Sessions::open(Parts {
+        let sessions = Sessions::open(SessionHostConfig {
             gateway: gateway(&data),
-            directory: data,
+            data_dir: data,
             clock: Arc::new(SystemClock),
-            roster: AgentRegistry::default().with(&MockAgent, std::env::current_exe().unwrap()),
+            agents: AgentRegistry::default().with(&MockAgent, std::env::current_exe().unwrap()),
             backend: Arc::new(UnconfinedBackend::new(directory.path().join("scratch"))),
             upstream: Arc::new(ScriptedUpstream::demo().unwrap()),
-            limits: GatewayLimits::default(),
+            gateway_limits: GatewayLimits::default(),
             policy: policy(),
             egress: egress::Egress::default(),
-            timing,
-            project: None,
+            timeouts: timing,
+            project_policy: None,
             upstreams: UpstreamRegistry::default(),
             variables: HostVariables::default(),
         });
         Self { directory, sessions: sessions.unwrap() }
     }
 
-    /// A directory that is there.
+    /// Returns a workspace directory, created if missing.
     pub(crate) fn workspace(&self) -> PathBuf {
         let path = self.directory.path().join("workspace");
         std::fs::create_dir_all(&path).unwrap();
         path
     }
 
-    /// A session of the mock agent.
+    /// Creates a session of the mock agent.
     pub(crate) async fn session(&self, name: &str) -> SessionId {
         self.create(name, request()).await.unwrap().session_id
     }
@@ -72,7 +72,7 @@ impl Stage {
         self.sessions.send(id, UserMessage::text(text)).await.unwrap()
     }
 
-    /// Says something and waits for the end of its turn.
+    /// Sends a message and returns the events up to the end of its turn.
     pub(crate) async fn turn(&self, id: &SessionId, text: &str) -> Vec<Event> {
         let accepted = self.say(id, text).await;
         self.until(id, accepted.sequence, |event| {
@@ -82,7 +82,7 @@ impl Stage {
         .await
     }
 
-    /// The events after `sequence` up to the first that is wanted.
+    /// Returns the events after `sequence` up to the first that is `wanted`.
     pub(crate) async fn until(&self, id: &SessionId, sequence: u64, wanted: impl Fn(&Event) -> bool) -> Vec<Event> {
         let mut tail = JournalTail::new(self.sessions.journal(id).unwrap(), sequence);
         let mut seen: Vec<Event> = Vec::new();
@@ -97,7 +97,7 @@ impl Stage {
         }
     }
 
-    /// The same, for an event of this type.
+    /// Returns the first event of this type after `sequence`.
     pub(crate) async fn until_type(&self, id: &SessionId, sequence: u64, kind: &str) -> Event {
         self.until(id, sequence, |event| type_of(event) == kind).await.pop().unwrap()
     }
@@ -107,7 +107,7 @@ impl Stage {
     }
 }
 
-/// A gateway that keeps its accounts in `directory`.
+/// Returns a gateway with its ledger in `directory`.
 fn gateway(directory: &DataDir) -> Gateway {
     let opened = SqliteLedger::claim(directory, Durability::Normal, Arc::new(SystemClock)).unwrap();
     Gateway::new(GatewayConfig { prices: PriceTable::default(), ledger: Arc::new(opened.ledger), budgets: Vec::new() })
@@ -133,7 +133,7 @@ pub(crate) fn kinds(events: &[Event]) -> Vec<String> {
     events.iter().map(type_of).collect()
 }
 
-/// How the last turn of these events ended.
+/// Returns the outcome of the last turn.
 pub(crate) fn outcome(events: &[Event]) -> Option<TurnOutcome> {
     events.iter().rev().find_map(|event| match &event.draft.body {
         EventBody::TurnEnded(turn) => turn.outcome,
@@ -141,12 +141,12 @@ pub(crate) fn outcome(events: &[Event]) -> Option<TurnOutcome> {
     })
 }
 
-/// The default preset with the one mode that can be had without a wall.
+/// Returns the default preset with the workspace mode that works without a sandbox.
 fn policy() -> Arc<EffectivePolicy> {
     policy_with("overlay", "bind")
 }
 
-/// The same with other words in it.
+/// Returns that policy with `old` replaced by `new`.
 pub(crate) fn policy_with(old: &str, new: &str) -> Arc<EffectivePolicy> {
     let text = Preset::Balanced.source().text().replace("overlay", "bind");
     assert!(old == "overlay" || text.contains(old), "the preset has no `{old}`");

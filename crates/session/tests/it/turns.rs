@@ -1,4 +1,4 @@
-//! Messages and the turns that answer them.
+//! Messages, and the turns that answer them.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use session::{SessionError, SessionOptions, SessionTimeouts, UserMessage, WhenBu
 use crate::stage::{Stage, id, kinds, outcome, policy_with, request, type_of};
 
 crate::trials!(
-    a_turn_is_told_from_its_start_to_its_end,
-    a_model_call_belongs_to_the_turn_that_made_it,
-    a_second_message_waits_for_its_turn,
-    a_second_message_can_be_refused_instead,
-    a_message_can_steer_the_turn_away,
-    an_interrupt_ends_the_turn_and_only_the_turn,
-    an_agent_that_does_not_stop_is_ended_and_started_again,
-    a_silent_turn_times_out,
-    a_turn_ends_when_its_policy_says,
-    the_same_message_is_taken_once,
-    ten_megabytes_in_a_line_are_read,
-    ten_megabytes_of_noise_are_measured,
-    a_longer_line_is_cut_and_told,
-    noise_is_kept_and_the_session_goes_on,
-    the_queue_has_an_end,
-    a_full_queue_can_be_steered,
-    those_that_steer_have_an_end_too,
+    turn_is_recorded_from_start_to_end,
+    model_call_belongs_to_its_turn,
+    second_message_is_queued,
+    second_message_can_be_refused,
+    steering_message_interrupts_the_turn,
+    interrupt_ends_only_the_turn,
+    agent_that_does_not_stop_is_killed_and_restarted,
+    silent_turn_times_out,
+    turn_times_out_by_its_policy,
+    repeated_message_is_accepted_once,
+    ten_megabyte_line_is_read,
+    ten_megabytes_of_noise_are_recorded_by_size,
+    longer_line_is_truncated_and_recorded,
+    noise_is_recorded_and_the_session_continues,
+    queue_is_bounded,
+    full_queue_accepts_steering_messages,
+    steering_messages_are_bounded,
 );
 
-async fn a_turn_is_told_from_its_start_to_its_end() {
+async fn turn_is_recorded_from_start_to_end() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let events = stage.turn(&session, "/echo hello").await;
@@ -39,7 +39,7 @@ async fn a_turn_is_told_from_its_start_to_its_end() {
     assert!(stage.sessions.get(&session).unwrap().native_session_id.unwrap().starts_with("mock-"));
 }
 
-async fn a_model_call_belongs_to_the_turn_that_made_it() {
+async fn model_call_belongs_to_its_turn() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let events = stage.turn(&session, "hello").await;
@@ -47,7 +47,7 @@ async fn a_model_call_belongs_to_the_turn_that_made_it() {
     assert_eq!(asked.draft.turn_id, events[0].draft.turn_id);
 }
 
-async fn a_second_message_waits_for_its_turn() {
+async fn second_message_is_queued() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let first = stage.say(&session, "/slow 3").await;
@@ -59,7 +59,7 @@ async fn a_second_message_waits_for_its_turn() {
     assert_eq!(turns_of(&events).iter().collect::<Vec<_>>(), expected);
 }
 
-async fn a_second_message_can_be_refused_instead() {
+async fn second_message_can_be_refused() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     stage.say(&session, "/slow 3").await;
@@ -67,7 +67,7 @@ async fn a_second_message_can_be_refused_instead() {
     assert!(matches!(stage.sessions.send(&session, refused).await, Err(SessionError::TurnRunning(_))));
 }
 
-async fn a_message_can_steer_the_turn_away() {
+async fn steering_message_interrupts_the_turn() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let first = stage.say(&session, "/slow 1000").await;
@@ -82,7 +82,7 @@ async fn a_message_can_steer_the_turn_away() {
     assert_eq!(outcome(&first), Some(TurnOutcome::Interrupted));
 }
 
-async fn an_interrupt_ends_the_turn_and_only_the_turn() {
+async fn interrupt_ends_only_the_turn() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let slow = stage.say(&session, "/slow 1000").await;
@@ -93,7 +93,7 @@ async fn an_interrupt_ends_the_turn_and_only_the_turn() {
     assert_eq!(outcome(&stage.turn(&session, "/echo still here").await), Some(TurnOutcome::Completed));
 }
 
-async fn an_agent_that_does_not_stop_is_ended_and_started_again() {
+async fn agent_that_does_not_stop_is_killed_and_restarted() {
     let stage = Stage::with(SessionTimeouts { stop_grace: Duration::from_millis(50), ..SessionTimeouts::default() });
     let session = stage.session("s1").await;
     let native = native_of(&stage, &session).await;
@@ -107,14 +107,14 @@ async fn an_agent_that_does_not_stop_is_ended_and_started_again() {
     assert_eq!(native_of(&stage, &session).await, native, "the agent's own session was not resumed");
 }
 
-async fn a_silent_turn_times_out() {
+async fn silent_turn_times_out() {
     let brief = Duration::from_millis(50);
     let stage = Stage::with(SessionTimeouts { silence: brief, stop_grace: brief, ..SessionTimeouts::default() });
     let session = stage.session("s1").await;
     assert_eq!(outcome(&stage.turn(&session, "/hang").await), Some(TurnOutcome::TimedOut));
 }
 
-async fn a_turn_ends_when_its_policy_says() {
+async fn turn_times_out_by_its_policy() {
     let stage = Stage::new();
     let options =
         SessionOptions { policy: Some(policy_with("timeout: 30m", "timeout: 1s")), ..SessionOptions::default() };
@@ -122,7 +122,7 @@ async fn a_turn_ends_when_its_policy_says() {
     assert_eq!(outcome(&stage.turn(&session, "/hang").await), Some(TurnOutcome::TimedOut));
 }
 
-async fn the_same_message_is_taken_once() {
+async fn repeated_message_is_accepted_once() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let message = UserMessage { client_message_id: Some("m1".to_owned()), ..UserMessage::text("/echo once") };
@@ -134,7 +134,7 @@ async fn the_same_message_is_taken_once() {
     assert_eq!(started, 2);
 }
 
-async fn ten_megabytes_in_a_line_are_read() {
+async fn ten_megabyte_line_is_read() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let words = "x".repeat(10 * 1024 * 1024);
@@ -147,10 +147,10 @@ async fn ten_megabytes_in_a_line_are_read() {
         },
         _ => None,
     });
-    assert!(said.unwrap() == words, "the words were changed");
+    assert!(said.unwrap() == words, "the text was changed");
 }
 
-async fn ten_megabytes_of_noise_are_measured() {
+async fn ten_megabytes_of_noise_are_recorded_by_size() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let events = stage.turn(&session, "/bigline").await;
@@ -159,19 +159,19 @@ async fn ten_megabytes_of_noise_are_measured() {
     assert_eq!(noise.draft.raw.as_ref().unwrap()["bytes"], 10 * 1024 * 1024);
 }
 
-async fn a_longer_line_is_cut_and_told() {
+async fn longer_line_is_truncated_and_recorded() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let events = stage.turn(&session, "/bigline 20000000").await;
     assert_eq!(outcome(&events), Some(TurnOutcome::Completed));
-    let told = events.iter().find_map(|event| match &event.draft.body {
+    let error = events.iter().find_map(|event| match &event.draft.body {
         EventBody::AgentUnparsed(unparsed) => Some(unparsed.error.clone()),
         _ => None,
     });
-    assert!(told.unwrap().contains("were dropped"));
+    assert!(error.unwrap().contains("were dropped"));
 }
 
-async fn noise_is_kept_and_the_session_goes_on() {
+async fn noise_is_recorded_and_the_session_continues() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let events = stage.turn(&session, "/garbage").await;
@@ -179,7 +179,7 @@ async fn noise_is_kept_and_the_session_goes_on() {
     assert_eq!(outcome(&stage.turn(&session, "/echo on").await), Some(TurnOutcome::Completed));
 }
 
-async fn the_queue_has_an_end() {
+async fn queue_is_bounded() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     stage.say(&session, "/slow 1000").await;
@@ -187,7 +187,7 @@ async fn the_queue_has_an_end() {
     assert!(matches!(full, SessionError::QueueFull { waiting: 64, .. }), "{full}");
 }
 
-async fn a_full_queue_can_be_steered() {
+async fn full_queue_accepts_steering_messages() {
     let stage = Stage::new();
     let session = stage.session("s1").await;
     let asked = stage.say(&session, "/permission").await;
@@ -200,8 +200,8 @@ async fn a_full_queue_can_be_steered() {
     assert_eq!(outcome(&events), Some(TurnOutcome::Completed));
 }
 
-async fn those_that_steer_have_an_end_too() {
-    // The agent never hears that it should stop, so nothing leaves the queue.
+async fn steering_messages_are_bounded() {
+    // The agent never stops, so nothing leaves the queue.
     let stage = Stage::with(SessionTimeouts { stop_grace: Duration::from_secs(60 * 60), ..SessionTimeouts::default() });
     let session = stage.session("s1").await;
     stage.say(&session, "/hang").await;
@@ -210,7 +210,7 @@ async fn those_that_steer_have_an_end_too() {
     assert!(matches!(full, SessionError::QueueFull { waiting: 72, .. }), "{full}");
 }
 
-/// Sends messages until one is refused.
+/// Sends messages until one is refused. Returns the error.
 async fn fill(stage: &Stage, session: &SessionId, when_busy: WhenBusy) -> SessionError {
     loop {
         let message = UserMessage { when_busy, ..UserMessage::text("/echo more") };
@@ -224,7 +224,7 @@ fn is_end_of(event: &protocol::Event, turn: &TurnId) -> bool {
     event.draft.turn_id.as_ref() == Some(turn) && matches!(event.draft.body, EventBody::TurnEnded(_))
 }
 
-/// The turn of each start and end, in order.
+/// Returns the turn of each start and end, in order.
 fn turns_of(events: &[protocol::Event]) -> Vec<TurnId> {
     let ends =
         |event: &&protocol::Event| matches!(event.draft.body, EventBody::TurnStarted(_) | EventBody::TurnEnded(_));

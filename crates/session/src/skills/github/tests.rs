@@ -1,4 +1,4 @@
-//! Archives of a server on the loopback, reached by a public name through the real proxy.
+//! Tests with archives of a loopback server that is reached by a public name through the real proxy.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -19,10 +19,10 @@ use zip::write::SimpleFileOptions;
 
 use super::*;
 
-/// Every name has a public address, and behind it is one server on the loopback.
-struct World(SocketAddr);
+/// Resolves every name to a public address, and connects to one loopback server.
+struct LoopbackInternet(SocketAddr);
 
-impl Internet for World {
+impl Internet for LoopbackInternet {
     fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         Box::pin(async { Ok(vec![IpAddr::from([93, 184, 216, 34])]) })
     }
@@ -36,21 +36,21 @@ impl Internet for World {
     }
 }
 
-type Answers = fn(&str) -> Vec<u8>;
+type Responder = fn(&str) -> Vec<u8>;
 
-/// A server that answers each request with what `answer` makes of its first line, over TLS where it has a certificate.
-async fn way_over(tls: Option<TlsAcceptor>, allowed: &str, answer: Answers) -> Way {
+/// Starts a server that responds with `answer` of the request line, over TLS if given. Returns a proxy to it.
+async fn proxy_with_tls(tls: Option<TlsAcceptor>, allowed: &str, answer: Responder) -> FetchProxy {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let Some(tls) = &tls else {
-                converse(stream, answer).await.unwrap();
+                respond(stream, answer).await.unwrap();
                 continue;
             };
-            // Who does not trust it hangs up.
+            // A client that does not trust the certificate hangs up.
             if let Ok(stream) = tls.accept(stream).await {
-                converse(stream, answer).await.unwrap();
+                respond(stream, answer).await.unwrap();
             }
         }
     });
@@ -58,14 +58,14 @@ async fn way_over(tls: Option<TlsAcceptor>, allowed: &str, answer: Answers) -> W
     let base = BaseLayer::read(&PolicySource::new("test", text)).unwrap();
     let policy: EffectivePolicy = policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[]);
     let session = SessionId::new("s").unwrap();
-    Way::open(&Egress::new(Arc::new(World(address))), session, Arc::new(policy)).unwrap()
+    FetchProxy::open(&Egress::new(Arc::new(LoopbackInternet(address))), session, Arc::new(policy)).unwrap()
 }
 
-async fn way(allowed: &str, answer: Answers) -> Way {
-    way_over(None, allowed, answer).await
+async fn open_proxy(allowed: &str, answer: Responder) -> FetchProxy {
+    proxy_with_tls(None, allowed, answer).await
 }
 
-async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: Answers) -> io::Result<()> {
+async fn respond(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: Responder) -> io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);
@@ -75,8 +75,8 @@ async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: Answe
     stream.shutdown().await
 }
 
-/// A server's side of TLS for these names, and the root that vouches for it.
-fn certified(names: &[&str]) -> (TlsAcceptor, CertificateDer<'static>) {
+/// Returns a TLS acceptor for these names, and its root certificate.
+fn tls_server(names: &[&str]) -> (TlsAcceptor, CertificateDer<'static>) {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let made = rcgen::generate_simple_self_signed(names).unwrap();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -86,8 +86,8 @@ fn certified(names: &[&str]) -> (TlsAcceptor, CertificateDer<'static>) {
     (TlsAcceptor::from(Arc::new(config)), made.cert.der().clone())
 }
 
-/// What trusts the roots of the system alone.
-fn usual() -> ClientConfig {
+/// Returns a TLS configuration with the system's roots alone.
+fn system_tls() -> ClientConfig {
     base::tls_client(&[]).unwrap()
 }
 
@@ -116,7 +116,7 @@ fn redirect(to: &str) -> Vec<u8> {
 
 const SKILLS: &[(&str, &str)] = &[("name-v1/", ""), ("name-v1/skills/tidy/SKILL.md", "tidy"), ("name-v1/x", "-> /etc")];
 
-/// What GitHub does: it sends whoever asks for an archive to another host.
+/// Responds like GitHub, which redirects requests for archives to another host.
 fn like_github(line: &str) -> Vec<u8> {
     match line.split(' ').nth(1).unwrap() {
         "/owner/name/archive/v1.zip" => redirect("http://archives.example.com/owner/name/zip/v1"),
@@ -128,49 +128,49 @@ fn like_github(line: &str) -> Vec<u8> {
 const BOTH: &str = "\"skills.example.com:80\", \"archives.example.com:80\"";
 
 #[tokio::test]
-async fn an_archive_is_unpacked_without_its_topmost_folder_and_its_links() {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path().join("0");
-    let way = way(BOTH, like_github).await;
-    let address = archive("http://skills.example.com/owner/name", Some("v1")).unwrap();
-    fetch(&address, &way, usual(), &folder).await.unwrap();
-    way.close().await;
+async fn archive_is_unpacked_without_top_folder_and_links() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("0");
+    let proxy = open_proxy(BOTH, like_github).await;
+    let address = archive_url("http://skills.example.com/owner/name", Some("v1")).unwrap();
+    fetch(&address, &proxy, system_tls(), &folder).await.unwrap();
+    proxy.close().await;
     assert_eq!(std::fs::read_to_string(folder.join("skills/tidy/SKILL.md")).unwrap(), "tidy");
     assert!(!folder.join("x").is_symlink(), "a link was unpacked");
-    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "something was left beside it");
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 1, "the fetch left other files");
 }
 
 #[tokio::test]
-async fn every_host_on_the_way_is_held_against_the_policy() {
-    let place = tempfile::tempdir().unwrap();
-    let address = archive("http://skills.example.com/owner/name", Some("v1")).unwrap();
+async fn policy_is_checked_for_every_redirect() {
+    let temporary = tempfile::tempdir().unwrap();
+    let address = archive_url("http://skills.example.com/owner/name", Some("v1")).unwrap();
     for allowed in ["\"other.example.com:80\"", "\"skills.example.com:80\""] {
-        let way = way(allowed, like_github).await;
-        let refused = fetch(&address, &way, usual(), &place.path().join("0")).await;
+        let proxy = open_proxy(allowed, like_github).await;
+        let refused = fetch(&address, &proxy, system_tls(), &temporary.path().join("0")).await;
         assert!(matches!(refused, Err(SkillError::Denied { .. })), "{refused:?}");
     }
-    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 
 #[tokio::test]
-async fn what_is_no_archive_or_leads_out_leaves_nothing() {
+async fn invalid_archive_leaves_no_files() {
     for (answer, part) in [
         ((|_| ok(b"<html>")) as fn(&str) -> Vec<u8>, ""),
         (|_| ok(&zipped(&[("name/../../out", "x")])), "leads out"),
         (|_| b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(), "404"),
-        (|_| redirect("http://skills.example.com/again"), "from one place to the next"),
-        (|_| redirect("ftp://skills.example.com/"), "it leads to"),
+        (|_| redirect("http://skills.example.com/again"), "too many redirects"),
+        (|_| redirect("ftp://skills.example.com/"), "unsupported URL"),
     ] {
-        let place = tempfile::tempdir().unwrap();
-        let way = way(BOTH, answer).await;
-        let failed = fetch("http://skills.example.com/a.zip", &way, usual(), &place.path().join("0")).await;
+        let temporary = tempfile::tempdir().unwrap();
+        let proxy = open_proxy(BOTH, answer).await;
+        let failed = fetch("http://skills.example.com/a.zip", &proxy, system_tls(), &temporary.path().join("0")).await;
         let Err(SkillError::Fetch { why, .. }) = &failed else { panic!("{failed:?}") };
         assert!(why.contains(part), "{why}");
-        assert!(!place.path().join("0").exists() && !place.path().join("out").exists());
+        assert!(!temporary.path().join("0").exists() && !temporary.path().join("out").exists());
     }
 }
 
-/// The same over TLS, with a last step back to plain text for who asks for it.
+/// Responds like GitHub over TLS, with one redirect to plain text.
 fn like_github_over_tls(line: &str) -> Vec<u8> {
     match line.split(' ').nth(1).unwrap() {
         "/owner/name/archive/v1.zip" => redirect("https://archives.example.com/owner/name/zip/v1"),
@@ -181,36 +181,36 @@ fn like_github_over_tls(line: &str) -> Vec<u8> {
 
 const BOTH_OVER_TLS: &str = "\"skills.example.com:443\", \"archives.example.com:443\", \"archives.example.com:80\"";
 
-/// What comes of an archive over TLS, from a server that is certified for `names`, by a root that we trust or not.
-async fn over_tls(reference: &str, names: &[&str], is_trusted: bool) -> Result<String, SkillError> {
-    let (tls, root) = certified(names);
-    let way = way_over(Some(tls), BOTH_OVER_TLS, like_github_over_tls).await;
-    let place = tempfile::tempdir().unwrap();
-    let address = archive("https://skills.example.com/owner/name", Some(reference)).unwrap();
-    let trusted = if is_trusted { base::tls_client(&[root]).unwrap() } else { usual() };
-    let fetched = fetch(&address, &way, trusted, &place.path().join("0")).await;
-    way.close().await;
-    fetched.map(|()| std::fs::read_to_string(place.path().join("0/skills/tidy/SKILL.md")).unwrap())
+/// Fetches an archive over TLS from a server with a certificate for `names`, whose root is trusted or not.
+async fn fetch_over_tls(reference: &str, names: &[&str], is_trusted: bool) -> Result<String, SkillError> {
+    let (tls, root) = tls_server(names);
+    let proxy = proxy_with_tls(Some(tls), BOTH_OVER_TLS, like_github_over_tls).await;
+    let temporary = tempfile::tempdir().unwrap();
+    let address = archive_url("https://skills.example.com/owner/name", Some(reference)).unwrap();
+    let trusted = if is_trusted { base::tls_client(&[root]).unwrap() } else { system_tls() };
+    let fetched = fetch(&address, &proxy, trusted, &temporary.path().join("0")).await;
+    proxy.close().await;
+    fetched.map(|()| std::fs::read_to_string(temporary.path().join("0/skills/tidy/SKILL.md")).unwrap())
 }
 
 #[tokio::test]
-async fn an_archive_comes_over_tls_from_servers_that_are_who_they_say() {
+async fn tls_certificates_are_verified() {
     let both = ["skills.example.com", "archives.example.com"];
-    assert_eq!(over_tls("v1", &both, true).await.unwrap(), "tidy");
+    assert_eq!(fetch_over_tls("v1", &both, true).await.unwrap(), "tidy");
     for (reference, names, is_trusted, part) in [
         ("v1", &both[..], false, "UnknownIssuer"),
         ("v1", &both[..1], true, "not valid for name"),
-        ("plain", &both[..], true, "it leads nowhere"),
+        ("plain", &both[..], true, "invalid redirect"),
     ] {
-        let failed = over_tls(reference, names, is_trusted).await;
+        let failed = fetch_over_tls(reference, names, is_trusted).await;
         let Err(SkillError::Fetch { why, .. }) = &failed else { panic!("{failed:?}") };
         assert!(why.contains(part), "{why}");
     }
 }
 
 #[test]
-fn only_names_of_repositories_have_an_archive() {
-    let of = |name: &str, reference| archive(name, reference).ok();
+fn invalid_repository_names_are_refused() {
+    let of = |name: &str, reference| archive_url(name, reference).ok();
     assert_eq!(of("owner/name", None).unwrap(), "https://github.com/owner/name/archive/HEAD.zip");
     let elsewhere = of("https://git.example.com/owner/name.git", Some("feature/a"));
     assert_eq!(elsewhere.unwrap(), "https://git.example.com/owner/name/archive/feature/a.zip");

@@ -1,0 +1,36 @@
+//! Lookup of host environment variables that `env.pass` of a policy names.
+//!
+//! Not here: reading the environment. The caller passes the lookup function.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use policy::EffectivePolicy;
+
+type VariableLookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// Looks up environment variables of the host. The default finds none.
+#[derive(Clone, Default)]
+pub struct HostVariables(Option<Arc<VariableLookup>>);
+
+impl HostVariables {
+    /// Returns variables that the function `look_up` finds.
+    pub fn new(look_up: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(look_up)))
+    }
+
+    /// Adds the variables that `policy` passes to `env`.
+    pub(crate) fn pass(&self, policy: &EffectivePolicy, env: &mut BTreeMap<String, String>) {
+        if let Some(look_up) = &self.0 {
+            sandbox::pass_variables(env, &policy.env_pass(), |name| look_up(name));
+        }
+    }
+}
+
+/// Prints no values, which may be secret.
+impl fmt::Debug for HostVariables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HostVariables")
+    }
+}

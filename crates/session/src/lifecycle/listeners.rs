@@ -1,0 +1,165 @@
+//! The two listeners of a sandbox: the model gateway and the egress proxy.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use agents::PlacedFile;
+use base::EGRESS_PORT;
+use egress::{CERTIFICATES, DnsSockets, LivePolicy, ProxyCredentials};
+use gateway::{GatewayIdentity, SessionToken};
+use policy::EffectivePolicy;
+use sandbox::{Sandbox, SandboxError, SandboxPort};
+use store::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
+
+use crate::SessionError;
+use crate::lifecycle::{Recorder, SessionHost, SessionPlan};
+
+/// Credentials that identify one sandbox at its listeners.
+pub(crate) struct SandboxCredentials {
+    /// The session token that the agent sends to the gateway.
+    pub(crate) token: String,
+    /// The credentials for the egress proxy.
+    outfit: ProxyCredentials,
+}
+
+impl SandboxCredentials {
+    /// Issues new credentials for a sandbox of `plan`.
+    pub(crate) fn issue(host: &SessionHost, plan: &SessionPlan) -> Result<Self, SessionError> {
+        let outfit = host.config.egress.outfit(&plan.policy).map_err(|error| {
+            let step = "create the credentials of the egress proxy".to_owned();
+            SessionError::Sandbox(SandboxError::Create { step, source: io::Error::other(error) })
+        })?;
+        let (_, token) = SessionToken::issue();
+        Ok(Self { token, outfit })
+    }
+
+    /// Returns the certificate bundle to place in the sandbox, if the proxy intercepts TLS.
+    pub(crate) fn files(&self) -> Option<PlacedFile> {
+        let authority = self.outfit.authority.as_ref()?;
+        Some(PlacedFile { path: CERTIFICATES.to_owned(), content: authority.bundle() })
+    }
+}
+
+/// The two listeners of a running sandbox.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    /// The gateway for model calls.
+    models: Option<gateway::GatewayAttachment>,
+    /// The egress proxy for all other traffic, and its current policy.
+    egress: Option<(egress::EgressAttachment, LivePolicy)>,
+    /// The proxy credentials of this sandbox.
+    outfit: ProxyCredentials,
+}
+
+impl Listeners {
+    /// Serves the listeners of `sandbox` for the session of `plan`.
+    pub(crate) fn open(
+        host: &SessionHost,
+        plan: &SessionPlan,
+        recorder: &Recorder,
+        sandbox: &dyn Sandbox,
+        credentials: &SandboxCredentials,
+    ) -> Result<Self, SessionError> {
+        let models = attach_models(host, plan, recorder, sandbox, &credentials.token)?;
+        let egress = attach_egress(host, plan, recorder, sandbox, credentials.outfit.clone())?;
+        Ok(Self { models, egress, outfit: credentials.outfit.clone() })
+    }
+
+    /// Adds the proxy variables that programs inside the sandbox read.
+    pub(crate) fn add_variables(&self, environment: &mut BTreeMap<String, String>) {
+        if self.egress.is_some() {
+            self.outfit.tell(environment, (Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
+        }
+    }
+
+    /// Replaces the network policy. Open connections that the new policy denies are closed.
+    pub(crate) fn replace_policy(&self, policy: EffectivePolicy) {
+        if let Some((_, live_policy)) = &self.egress {
+            live_policy.replace(policy);
+        }
+    }
+
+    /// Closes both listeners. Returns when running calls are settled and recorded.
+    pub(crate) async fn close(self) {
+        if let Some(models) = self.models {
+            models.close().await;
+        }
+        if let Some((egress, _)) = self.egress {
+            egress.close().await;
+        }
+    }
+}
+
+fn attach_models(
+    host: &SessionHost,
+    plan: &SessionPlan,
+    recorder: &Recorder,
+    sandbox: &dyn Sandbox,
+    token: &str,
+) -> Result<Option<gateway::GatewayAttachment>, SessionError> {
+    let Some(listener) = sandbox.take_listener(SandboxPort::Models) else { return Ok(None) };
+    let options = &plan.options;
+    let upstream = match (&options.replay, &plan.upstream) {
+        (Some(replay), _) => replay.upstream.clone(),
+        (None, Some(name)) => host.config.upstreams.find(name)?,
+        (None, None) => host.config.upstream.clone(),
+    };
+    let identity = GatewayIdentity {
+        session: plan.id.clone(),
+        token: SessionToken::from_text(token),
+        account: options.account.as_deref().unwrap_or(plan.id.as_str()).into(),
+        user: options.user.as_deref().map(Into::into),
+        key: None,
+        agent: Some(plan.agent.as_str().into()),
+        run: plan.id.as_str().into(),
+        attempt: plan.epoch,
+        journal: recorder.journal().clone(),
+        bodies: host.store.bodies(host.config.gateway_limits.compress),
+        turn: recorder.current_turn(),
+        upstream,
+        policy: Some(plan.policy.clone()),
+        budgets: budgets(&plan.policy),
+        limits: host.config.gateway_limits.clone(),
+    };
+    let attached = host.config.gateway.attach(listener, identity);
+    attached.map(Some).map_err(|source| listener_error("the model gateway's port", source))
+}
+
+fn attach_egress(
+    host: &SessionHost,
+    plan: &SessionPlan,
+    recorder: &Recorder,
+    sandbox: &dyn Sandbox,
+    outfit: ProxyCredentials,
+) -> Result<Option<(egress::EgressAttachment, LivePolicy)>, SessionError> {
+    let Some(listener) = sandbox.take_listener(SandboxPort::Egress) else { return Ok(None) };
+    let turn = recorder.current_turn();
+    let live_policy = LivePolicy::new(plan.policy_at(host.store.now_unix_secs()));
+    let identity = egress::EgressIdentity {
+        session: plan.id.clone(),
+        journal: recorder.journal().clone(),
+        turn: Arc::new(move || turn.get()),
+        policy: live_policy.clone(),
+        outfit,
+        names: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
+        limits: egress::EgressLimits::default(),
+    };
+    let attached = host.config.egress.attach(listener, identity);
+    attached.map(|egress| Some((egress, live_policy))).map_err(|source| listener_error("the egress port", source))
+}
+
+/// Returns the budgets that the policy sets for a session's model calls.
+fn budgets(policy: &EffectivePolicy) -> Vec<UsageLimit> {
+    let models = policy.models();
+    let session_limit = |name, most| UsageLimit { name, scope: LimitScope::Session, window: LimitWindow::Ever, most };
+    vec![
+        session_limit("models.budget_usd", LimitAmount::Picos(models.budget_picos)),
+        session_limit("models.max_requests", LimitAmount::Requests(models.max_requests)),
+    ]
+}
+
+fn listener_error(port: &str, source: io::Error) -> SessionError {
+    SessionError::Sandbox(SandboxError::Create { step: format!("serve {port}"), source })
+}

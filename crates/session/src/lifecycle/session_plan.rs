@@ -1,0 +1,394 @@
+//! The plan of a session: its checked settings, before anything is started.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agents::{Agent, LaunchContext, McpServers, PlacedFile, ReadOnlyMount};
+use base::DEPENDENCIES;
+use policy::EffectivePolicy;
+use protocol::{CreateSession, PolicyEffective, PolicySentence, SessionId, SessionStarted};
+use sandbox::{MODEL_URL, Sandbox, SandboxSpec};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use store::{NewSession, OwnerId, SessionRecord};
+use uuid::Uuid;
+
+use crate::config::{AgentRegistry, RegisteredAgent, refuse_reserved};
+use crate::lifecycle::{SessionHost, SessionPolicyChange};
+use crate::skills::SkillSources;
+use crate::{SessionError, SessionOptions, WorkspaceAccess};
+
+/// The agent name in the index of a session without an agent.
+const NO_AGENT: &str = "none";
+
+/// The checked settings of a session.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionPlan {
+    pub(crate) id: SessionId,
+    pub(crate) agent: String,
+    /// The agent version that created the session; the same version resumes it.
+    pub(crate) agent_version: Option<String>,
+    pub(crate) agent_mode: Option<String>,
+    pub(crate) permission_mode: Option<String>,
+    pub(crate) model: Option<String>,
+    /// The name of the upstream; the host's default when absent.
+    pub(crate) upstream: Option<String>,
+    pub(crate) title: Option<String>,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) options: SessionOptions,
+    /// How many times the agent was started, this start included.
+    pub(crate) epoch: u32,
+    pub(crate) native_session_id: Option<String>,
+    pub(crate) mcp: McpServers,
+    pub(crate) skills: SkillSources,
+    /// The session that this one was forked from.
+    pub(crate) forked_from: Option<ForkOrigin>,
+    /// The policy at the start, without later changes.
+    pub(crate) policy: Arc<EffectivePolicy>,
+    /// Changes of the network policy, oldest first.
+    pub(crate) policy_changes: Vec<SessionPolicyChange>,
+    /// Digest of the policy under which the session was created.
+    pub(crate) policy_digest: String,
+    /// Whether the session is a finished replay, which has no model to continue with.
+    pub(crate) was_replay: bool,
+}
+
+/// The session and event from which a fork starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ForkOrigin {
+    /// The session.
+    pub(crate) session_id: SessionId,
+    /// Sequence number of its last event at the time.
+    pub(crate) sequence: u64,
+}
+
+/// Metadata of `session.started`, from which a session is resumed.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct StartMetadata {
+    pub(crate) agent: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) agent_version: Option<String>,
+    pub(crate) agent_mode: Option<String>,
+    pub(crate) permission_mode: Option<String>,
+    pub(crate) model: Option<String>,
+    /// The name of the upstream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) upstream: Option<String>,
+    /// Digest of the policy; the session is never resumed under another one.
+    pub(crate) policy: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dependencies: Option<PathBuf>,
+    /// The session that this one replays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replay_of: Option<SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forked_from: Option<ForkOrigin>,
+}
+
+impl SessionPlan {
+    /// Returns the plan for a request. Starts and stores nothing. Fails for a request that the agent or the host cannot
+    /// fulfil.
+    pub(crate) fn check(
+        host: &SessionHost,
+        id: SessionId,
+        request: CreateSession,
+        options: SessionOptions,
+    ) -> Result<Self, SessionError> {
+        let mut plan = Self::read(host, id, request, options)?;
+        let registered = plan.registered_agent(&host.config.agents)?;
+        plan.check_agent_support(host, registered.agent)?;
+        // Fails for unsupported modes before a sandbox is created.
+        registered.agent.plan(&plan.launch_context(&registered, String::new()))?;
+        plan.agent_version = registered.version;
+        Ok(plan)
+    }
+
+    /// Returns the plan for a command session, which needs no agent.
+    pub(crate) fn check_commands(
+        host: &SessionHost,
+        id: SessionId,
+        request: CreateSession,
+        options: SessionOptions,
+    ) -> Result<Self, SessionError> {
+        if request.mcp.as_ref().is_some_and(|servers| !servers.is_empty()) {
+            let why = "commands pass their own arguments to agents";
+            return Err(SessionError::NotSupported { field: "mcp", why });
+        }
+        if !request.agent.is_empty() {
+            return Self::check(host, id, request, options);
+        }
+        if request.skills.as_ref().is_some_and(|skills| !skills.is_null()) {
+            return Err(SessionError::NotSupported {
+                field: "skills",
+                why: "the session has no agent that could use them",
+            });
+        }
+        Self::read(host, id, CreateSession { agent: NO_AGENT.to_owned(), ..request }, options)
+    }
+
+    fn check_agent_support(&self, host: &SessionHost, agent: &dyn Agent) -> Result<(), SessionError> {
+        let refuse = |field, why| Err(SessionError::NotSupported { field, why });
+        if !self.mcp.is_empty() && !agent.takes_mcp() {
+            return refuse("mcp", "this agent does not support MCP servers for one session");
+        }
+        if !self.skills.is_empty() && agent.skill_root().is_none() {
+            return refuse("skills", "this agent does not support skills for one session");
+        }
+        // Without a sandbox, skills would stay in the user's home.
+        if !self.skills.is_empty() && host.config.backend.name() == "unconfined" {
+            return refuse("skills", "skills need a sandbox");
+        }
+        Ok(())
+    }
+
+    fn read(
+        host: &SessionHost,
+        id: SessionId,
+        request: CreateSession,
+        options: SessionOptions,
+    ) -> Result<Self, SessionError> {
+        refuse_unsupported(&request)?;
+        let permission_mode = permission_mode(&request)?;
+        let data = host.store.directory();
+        let workspace = |path: &str| options.workspaces.resolve(Path::new(path), data);
+        let directory = request.directory.as_deref().map(workspace).transpose()?;
+        let skills = SkillSources::read(request.skills)?;
+        skills
+            .host_directories()?
+            .iter()
+            .try_for_each(|directory| options.workspaces.resolve(directory, data).map(drop))?;
+        let policy = match &options.policy {
+            Some(policy) => host.hide_data_dir(policy.clone(), directory.as_deref())?,
+            None => host.policy_in(directory.as_deref())?,
+        };
+        if let Some(name) = &request.upstream {
+            host.config.upstreams.find(name)?;
+        }
+        Ok(Self {
+            policy_digest: policy.digest().to_owned(),
+            policy,
+            id,
+            agent: request.agent,
+            agent_version: request.agent_version,
+            agent_mode: request.agent_mode,
+            permission_mode,
+            model: request.model,
+            upstream: request.upstream,
+            title: request.title,
+            directory,
+            options,
+            epoch: 1,
+            native_session_id: None,
+            was_replay: false,
+            mcp: McpServers::read(&request.mcp.unwrap_or_default())?,
+            skills,
+            forked_from: None,
+            policy_changes: Vec::new(),
+        })
+    }
+
+    /// Fails for a workspace that no session may use. Resumed sessions are checked again.
+    pub(crate) fn check_workspace(&self, host: &SessionHost) -> Result<(), SessionError> {
+        let Some(path) = &self.directory else { return Ok(()) };
+        let canonical = path.canonicalize().map_err(|source| SessionError::Directory { path: path.clone(), source })?;
+        let forbidden = |why| SessionError::DirectoryNotAllowed { path: path.clone(), why };
+        refuse_reserved(&canonical, host.store.directory()).map_err(forbidden)
+    }
+
+    /// Returns the specification of a new sandbox with these mounts and files.
+    pub(crate) fn sandbox_spec(&self, mounts: Vec<ReadOnlyMount>, files: Vec<PlacedFile>) -> SandboxSpec {
+        SandboxSpec {
+            id: format!("sbx_{}", Uuid::now_v7().simple()),
+            workspace: self.directory.clone(),
+            mounts: mounts
+                .into_iter()
+                .map(|mount| (mount.source, PathBuf::from(mount.target)))
+                .chain(self.options.dependencies.clone().map(|source| (source, PathBuf::from(DEPENDENCIES))))
+                .collect(),
+            files: files.into_iter().map(|file| (PathBuf::from(file.path), file.content.into_bytes())).collect(),
+            policy: self.policy.clone(),
+        }
+    }
+
+    /// Returns the data of `policy.effective`: how `sandbox` enforces each policy key, and the policy in sentences.
+    pub(crate) fn effective_policy(&self, host: &SessionHost, sandbox: &dyn Sandbox) -> PolicyEffective {
+        let changed = (!self.policy_changes.is_empty()).then(|| self.policy_at(host.store.now_unix_secs()));
+        let now = changed.as_ref().unwrap_or(&self.policy);
+        let sentences = policy::explain(now).iter().map(|sentence| PolicySentence {
+            text: sentence.text.clone(),
+            layer: sentence.layer.to_string(),
+            rule: sentence.rule.location(),
+        });
+        let mut keys = sandbox.effective();
+        if let Some(net) = keys.get_mut("net").and_then(Value::as_object_mut) {
+            let policy::NetPolicy { enabled, allowlist, intercept, .. } = now.net();
+            let value = json!({"enabled": enabled, "allowlist": allowlist, "intercept": intercept});
+            net.insert("value".to_owned(), value);
+        }
+        if let Some(keys) = keys.as_object_mut() {
+            // Agents decide by their own rules which calls they ask about; the session sees no others.
+            let by = "the session checks the calls that an agent asks about; other calls are not checked";
+            keys.insert("tools".to_owned(), json!({"state": "weaker", "by": by}));
+        }
+        PolicyEffective { backend: host.config.backend.name().to_owned(), keys, sentences: sentences.collect() }
+    }
+
+    /// Returns the policy at a time, with all changes that are in force then.
+    pub(crate) fn policy_at(&self, unix_secs: u64) -> EffectivePolicy {
+        let policy = (*self.policy).clone();
+        self.policy_changes
+            .iter()
+            .filter(|change| change.holds_at(unix_secs))
+            .fold(policy, |policy, change| change.apply(policy))
+    }
+
+    /// Returns the plan of a session that ran before, from its index record and its `session.started` event.
+    pub(crate) fn resume(host: &SessionHost, record: &SessionRecord, started: &SessionStarted) -> Self {
+        let info = &record.info;
+        let metadata = started.metadata.clone().unwrap_or_default();
+        let metadata: StartMetadata = serde_json::from_value(metadata).unwrap_or_default();
+        let directory = info.directory.clone().map(PathBuf::from);
+        // A project policy that cannot be read is not the policy under which the session was created.
+        let (policy, policy_digest) = match host.policy_in(directory.as_deref()) {
+            Ok(policy) => (policy, metadata.policy),
+            Err(_) => (host.config.policy.clone(), String::new()),
+        };
+        Self {
+            id: info.session_id.clone(),
+            agent: info.agent.clone(),
+            agent_version: metadata.agent_version,
+            agent_mode: metadata.agent_mode,
+            permission_mode: metadata.permission_mode,
+            model: info.model.clone(),
+            upstream: metadata.upstream,
+            title: info.title.clone(),
+            policy,
+            directory,
+            policy_digest,
+            options: SessionOptions {
+                policy: None,
+                account: metadata.account,
+                user: metadata.user,
+                task_name: metadata.task_name,
+                dependencies: metadata.dependencies,
+                replay: None,
+                normalizer: None,
+                workspaces: WorkspaceAccess::Any,
+            },
+            was_replay: metadata.replay_of.is_some(),
+            epoch: epoch_number(record),
+            native_session_id: info.native_session_id.clone(),
+            // Both were checked when the session was created.
+            mcp: McpServers::read(&info.mcp.clone().unwrap_or_default()).unwrap_or_default(),
+            skills: SkillSources::read(info.skills.clone()).unwrap_or_default(),
+            forked_from: None,
+            policy_changes: Vec::new(),
+        }
+    }
+
+    /// Returns the plan of a fork of this session.
+    pub(crate) fn fork(&self, id: SessionId, title: Option<String>, sequence: u64) -> Self {
+        let forked_from = Some(ForkOrigin { session_id: self.id.clone(), sequence });
+        Self { id, title: title.or_else(|| self.title.clone()), epoch: 1, forked_from, ..self.clone() }
+    }
+
+    /// Returns the installed agent of this plan; fails when the agent is unknown or not installed.
+    pub(crate) fn registered_agent(&self, registry: &AgentRegistry) -> Result<RegisteredAgent, SessionError> {
+        let version = self.agent_version.as_deref();
+        registry.find(&self.agent, version).ok_or_else(|| match agents::by_name(&self.agent) {
+            None => SessionError::UnknownAgent(self.agent.clone()),
+            Some(agent) => SessionError::NotInstalled {
+                agent: agent.id(),
+                version: self.agent_version.clone().or_else(|| Some(agent.package()?.version.to_owned())),
+            },
+        })
+    }
+
+    /// Returns the settings from which the agent derives its launch plan.
+    pub(crate) fn launch_context(&self, registered: &RegisteredAgent, token: String) -> LaunchContext {
+        LaunchContext {
+            epoch: self.epoch,
+            gateway_url: MODEL_URL.to_owned(),
+            token,
+            model: self.model.clone(),
+            agent_mode: self.agent_mode.clone(),
+            permission_mode: self.permission_mode.clone(),
+            native_session_id: self.native_session_id.clone(),
+            program: registered.program.clone(),
+            mcp: self.mcp.clone(),
+            node: registered.node.clone(),
+        }
+    }
+
+    /// Returns the index row of the session.
+    pub(crate) fn index_row(&self, owner: OwnerId) -> NewSession {
+        let or_default = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "default".to_owned());
+        NewSession {
+            agent_mode: or_default(&self.agent_mode),
+            permission_mode: or_default(&self.permission_mode),
+            model: self.model.clone(),
+            directory: self.directory.as_ref().map(|path| path.to_string_lossy().into_owned()),
+            title: self.title.clone(),
+            mcp: (!self.mcp.is_empty()).then(|| serde_json::to_value(&self.mcp).ok()).flatten().and_then(as_map),
+            skills: self.skills.to_json(),
+            ..NewSession::new(self.id.clone(), self.agent.clone(), owner)
+        }
+    }
+
+    /// Returns the data of `session.started`.
+    pub(crate) fn started_event(&self) -> SessionStarted {
+        let metadata = StartMetadata {
+            agent: self.agent.clone(),
+            agent_version: self.agent_version.clone(),
+            agent_mode: self.agent_mode.clone(),
+            permission_mode: self.permission_mode.clone(),
+            model: self.model.clone(),
+            upstream: self.upstream.clone(),
+            policy: self.policy_digest.clone(),
+            account: self.options.account.clone(),
+            user: self.options.user.clone(),
+            task_name: self.options.task_name.clone(),
+            dependencies: self.options.dependencies.clone(),
+            replay_of: self.options.replay.as_ref().map(|replay| replay.of.clone()),
+            forked_from: self.forked_from.clone(),
+        };
+        SessionStarted { metadata: serde_json::to_value(metadata).ok() }
+    }
+}
+
+/// Returns the epoch of an index record.
+pub(crate) fn epoch_number(record: &SessionRecord) -> u32 {
+    u32::try_from(record.epoch).unwrap_or(u32::MAX)
+}
+
+/// Fails for fields that no agent supports, rather than ignoring them.
+fn refuse_unsupported(request: &CreateSession) -> Result<(), SessionError> {
+    if request.variant.is_some() {
+        let why = "no agent supports model variants";
+        return Err(SessionError::NotSupported { field: "variant", why });
+    }
+    Ok(())
+}
+
+fn as_map(value: Value) -> Option<BTreeMap<String, Value>> {
+    serde_json::from_value(value).ok()
+}
+
+/// Returns the permission mode. The agent mode `plan` is another name for the permission mode `plan`.
+fn permission_mode(request: &CreateSession) -> Result<Option<String>, SessionError> {
+    match (request.agent_mode.as_deref(), &request.permission_mode) {
+        (None | Some("default"), mode) => Ok(mode.clone()),
+        (Some("plan"), None) => Ok(Some("plan".to_owned())),
+        (Some("plan"), Some(mode)) if mode == "plan" => Ok(Some("plan".to_owned())),
+        _ => Err(SessionError::NotSupported { field: "agentMode", why: "the agent mode must be `default` or `plan`" }),
+    }
+}
