@@ -25,8 +25,8 @@ impl Internet for OneHost {
         Box::pin(async { Ok(vec![Ipv4Addr::new(203, 0, 113, 10).into()]) })
     }
 
-    fn is_own(&self, address: IpAddr) -> bool {
-        egress::SystemInternet.is_own(address)
+    fn is_local(&self, address: IpAddr) -> bool {
+        egress::SystemInternet.is_local(address)
     }
 
     fn connect(&self, _: SocketAddr) -> BoxFuture<'_, io::Result<TcpStream>> {
@@ -47,8 +47,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         journal: Arc::new(opened.journal),
         turn: Arc::new(|| None),
         policy: LivePolicy::new(policy::effective(&CeilingLayer::built_in()?, &base, &[])),
-        outfit: ProxyCredentials::default(),
-        names: None,
+        credentials: ProxyCredentials::default(),
+        dns: None,
         limits: EgressLimits::default(),
     };
     // As many may wait as at a sandbox's listener, which this crate does not know.

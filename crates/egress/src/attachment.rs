@@ -44,7 +44,7 @@ impl EgressAttachment {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let (recorder, recording) = Recorder::new(identity.journal, counters, identity.limits.repeat_window);
         let gate = Gate::new(identity.policy, internet, identity.limits);
-        let EgressIdentity { session, turn, outfit, names, .. } = identity;
+        let EgressIdentity { session, turn, credentials: outfit, dns: names, .. } = identity;
         let names = names.map(Names::new).transpose()?;
         let desk = Arc::new(Desk { session, turn, gate, recorder, outfit });
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());

@@ -16,13 +16,13 @@ pub struct EgressCredential {
 
 impl EgressCredential {
     /// The one that a policy calls `name`: its variable has that name in capitals.
-    pub fn named(name: &str, secret: Secret) -> Self {
+    pub fn from_name(name: &str, secret: Secret) -> Self {
         let variable = name.to_ascii_uppercase().replace('-', "_");
-        Self { secret, variable: Some(variable).filter(|variable| Self::can_be_variable(variable)) }
+        Self { secret, variable: Some(variable).filter(|variable| Self::is_valid_variable(variable)) }
     }
 
     /// Whether a placeholder can be in a variable of that name.
-    pub fn can_be_variable(name: &str) -> bool {
+    pub fn is_valid_variable(name: &str) -> bool {
         let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let begins = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
         is_name && begins && !TAKEN.contains(&name) && !name.starts_with("LD_")
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_variable_has_the_name_in_capitals_unless_programs_live_by_it() {
-        let variable = |name| EgressCredential::named(name, Secret::new("key")).variable;
+        let variable = |name| EgressCredential::from_name(name, Secret::new("key")).variable;
         assert_eq!(variable("github-token").as_deref(), Some("GITHUB_TOKEN"));
         assert_eq!(variable("NPM_TOKEN").as_deref(), Some("NPM_TOKEN"));
         for name in ["path", "Home", "ld_preload", "7th"] {

@@ -13,7 +13,7 @@ use tokio_util::either::Either;
 
 use crate::{
     attempt::Attempt,
-    authority::SessionCa,
+    session_ca::SessionCa,
     client::Client,
     gate::{Gate, Question},
     glimpse::Glimpse,

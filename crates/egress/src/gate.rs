@@ -139,7 +139,7 @@ impl Gate {
             let decision = policy.decide_address(address, endpoint.port);
             if !decision.is_allowed() {
                 refused = Some(Refusal::of(decision));
-            } else if self.internet.is_own(address) {
+            } else if self.internet.is_local(address) {
                 let rule = format!("`{address}` is an address of the host itself");
                 refused = Some(Refusal::built_in(rule, "reach services of the host in another way"));
             } else {

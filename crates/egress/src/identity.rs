@@ -21,9 +21,9 @@ pub struct EgressIdentity {
     /// What it may reach, now.
     pub policy: LivePolicy,
     /// What it was given of the host.
-    pub outfit: ProxyCredentials,
+    pub credentials: ProxyCredentials,
     /// Where it asks for names, if it does.
-    pub names: Option<DnsSockets>,
+    pub dns: Option<DnsSockets>,
     /// What it may use of the proxy.
     pub limits: EgressLimits,
 }

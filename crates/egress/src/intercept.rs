@@ -16,7 +16,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::{
     attempt::Attempt,
-    authority::SessionCa,
+    session_ca::SessionCa,
     client::Client,
     desk::{Desk, refuse_tunnel},
     refusal::Refusal,

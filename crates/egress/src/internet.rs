@@ -16,7 +16,7 @@ pub trait Internet: Send + Sync {
     /// The addresses of a name, in the order they should be tried.
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
     /// Whether an address is one of this machine's own.
-    fn is_own(&self, address: IpAddr) -> bool;
+    fn is_local(&self, address: IpAddr) -> bool;
     /// Calls exactly this address.
     fn connect(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<TcpStream>>;
 }
@@ -48,7 +48,7 @@ impl Internet for SystemInternet {
         })
     }
 
-    fn is_own(&self, address: IpAddr) -> bool {
+    fn is_local(&self, address: IpAddr) -> bool {
         // Only an address of this machine can be bound. Whatever else goes wrong counts as own: refused.
         let bound = UdpSocket::bind((address, 0));
         !bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn only_addresses_of_this_machine_are_its_own() {
-        let own = |text: &str| SystemInternet.is_own(text.parse().unwrap());
+        let own = |text: &str| SystemInternet.is_local(text.parse().unwrap());
         assert!(own("127.0.0.1") && own("127.1.2.3") && own("0.0.0.0"));
         assert!(!own("203.0.113.1"));
     }

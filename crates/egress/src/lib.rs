@@ -7,7 +7,7 @@
 
 mod attachment;
 mod attempt;
-mod authority;
+mod session_ca;
 mod client;
 mod credential;
 mod desk;
@@ -40,7 +40,7 @@ use policy::EffectivePolicy;
 use totals::Counters;
 
 pub use attachment::EgressAttachment;
-pub use authority::{CERTIFICATES, SessionCa, SessionCaError, TrustStore};
+pub use session_ca::{CERTIFICATES, SessionCa, SessionCaError, TrustStore};
 pub use credential::EgressCredential;
 pub use identity::{EgressIdentity, EgressLimits, TurnSource};
 pub use internet::{Internet, SystemInternet};
@@ -68,7 +68,7 @@ impl Egress {
 
     /// With whom to trust where TLS is opened; without it no session can have that.
     #[must_use]
-    pub fn trusting(mut self, trust: TrustSource) -> Self {
+    pub fn with_trust(mut self, trust: TrustSource) -> Self {
         self.trust = Some(trust);
         self
     }
@@ -81,7 +81,7 @@ impl Egress {
     }
 
     /// What a new session is given: an authority where its policy has TLS opened, and the credentials it names.
-    pub fn outfit(&self, policy: &EffectivePolicy) -> Result<ProxyCredentials, ProxyCredentialsError> {
+    pub fn proxy_credentials(&self, policy: &EffectivePolicy) -> Result<ProxyCredentials, ProxyCredentialsError> {
         let mut outfit = ProxyCredentials::default();
         if !policy.net().intercept.is_empty() {
             outfit.authority = Some(Arc::new(SessionCa::new(self.trust()?)?));

@@ -6,7 +6,7 @@ use policy::{EffectivePolicy, Injection};
 use secret::Secret;
 
 use crate::{
-    authority::{CERTIFICATES, SessionCa, SessionCaError, TrustStore},
+    session_ca::{CERTIFICATES, SessionCa, SessionCaError, TrustStore},
     credential::EgressCredential,
     environment::{proxy_environment, trust_environment},
 };
@@ -24,7 +24,7 @@ pub enum ProxyCredentialsError {
     Trust(#[source] io::Error),
     /// Its authority could not be made.
     #[error("the certificate authority of the session cannot be made (net.intercept)")]
-    Authority(#[from] SessionCaError),
+    SessionCa(#[from] SessionCaError),
     /// The host has no such credential.
     #[error("there is no credential `{name}` to inject (net.inject): {why}")]
     Credential {
@@ -64,7 +64,7 @@ impl ProxyCredentials {
 
     /// Adds to `environment` what programs inside find the proxy at `address` by, whom they trust, and placeholders of
     /// the credentials, which replace nothing that is there.
-    pub fn tell(&self, environment: &mut BTreeMap<String, String>, address: SocketAddr) {
+    pub fn add_to_environment(&self, environment: &mut BTreeMap<String, String>, address: SocketAddr) {
         let mut variables = proxy_environment(address);
         if self.authority.is_some() {
             variables.extend(trust_environment(CERTIFICATES));

@@ -51,7 +51,7 @@ impl TokenScope {
     }
 
     /// Reads what [`Self::as_str`] writes.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.as_str() == name)
     }
 }
@@ -70,7 +70,7 @@ impl AccessToken {
     }
 
     /// Recognises the token with this SHA-256.
-    pub fn of_digest(digest: [u8; 32], scopes: impl Into<Vec<TokenScope>>) -> Self {
+    pub fn from_digest(digest: [u8; 32], scopes: impl Into<Vec<TokenScope>>) -> Self {
         Self { digest, scopes: scopes.into() }
     }
 
@@ -97,7 +97,7 @@ pub enum AuthMode {
     /// By one of these tokens.
     Tokens(Vec<AccessToken>),
     /// By one of these, or by one that is kept in the data directory: made and revoked while the server runs.
-    Kept(Vec<AccessToken>, Arc<TokenStore>),
+    Stored(Vec<AccessToken>, Arc<TokenStore>),
 }
 
 impl AuthMode {
@@ -106,7 +106,7 @@ impl AuthMode {
         let fixed = match self {
             // Every process of the machine can be this caller, of whichever user.
             Self::None => return Ok(("anybody".to_owned(), Trust::Unasked)),
-            Self::Tokens(fixed) | Self::Kept(fixed, _) => fixed,
+            Self::Tokens(fixed) | Self::Stored(fixed, _) => fixed,
         };
         let presented =
             header.and_then(credential).ok_or_else(|| ApiError::new(ProblemCode::TokenInvalid, "no token was sent"))?;
@@ -130,14 +130,14 @@ impl AuthMode {
     }
 
     fn kept(&self, digest: &[u8; 32]) -> Result<(String, AccessToken), ApiError> {
-        let Self::Kept(_, tokens) = self else { return Err(unknown_token()) };
+        let Self::Stored(_, tokens) = self else { return Err(unknown_token()) };
         let found = tokens.find(digest).map_err(|error| {
             tracing::error!(%error, "cannot look up a token");
             ApiError::new(ProblemCode::Internal, "the tokens cannot be read")
         })?;
         let record = found.ok_or_else(unknown_token)?;
-        let scopes: Vec<TokenScope> = record.scopes.iter().filter_map(|scope| TokenScope::named(scope)).collect();
-        Ok((record.id, AccessToken::of_digest(*digest, scopes)))
+        let scopes: Vec<TokenScope> = record.scopes.iter().filter_map(|scope| TokenScope::from_name(scope)).collect();
+        Ok((record.id, AccessToken::from_digest(*digest, scopes)))
     }
 }
 
@@ -257,7 +257,7 @@ struct Pass {
 impl Pass {
     fn of(state: &AppState, request: &Request, scope: TokenScope) -> Self {
         let over_tcp = request.extensions().get::<Peer>() != Some(&Peer::SameUser);
-        let kept = over_tcp && matches!(state.config.auth, AuthMode::Kept(..));
+        let kept = over_tcp && matches!(state.config.auth, AuthMode::Stored(..));
         let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         Self { revocable: header.filter(|_| kept).map(|header| (state.clone(), header.to_owned(), scope)) }
     }

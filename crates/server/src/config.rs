@@ -38,9 +38,9 @@ pub struct ServerConfig {
     /// Installs agents, where that can be done.
     pub installer: Option<AgentInstaller>,
     /// Ends sessions that other processes of the data directory run, where they can be reached.
-    pub elsewhere: Option<RemoteStop>,
+    pub remote_stop: Option<RemoteStop>,
     /// Does tasks, where that can be done.
-    pub tasker: Option<TaskRunner>,
+    pub task_runner: Option<TaskRunner>,
     /// How sessions are made.
     pub options: SessionOptions,
     /// Time between two signs of life on a silent stream.
@@ -63,8 +63,8 @@ impl ServerConfig {
             events: EventFilter::All,
             audit: None,
             installer: None,
-            elsewhere: None,
-            tasker: None,
+            remote_stop: None,
+            task_runner: None,
             options: SessionOptions::default(),
             heartbeat: Duration::from_secs(15),
             drain: Duration::from_secs(2),

@@ -33,7 +33,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub enum ServeError {
     /// Without a token only this machine may connect.
     #[error("`{0}` can be reached from other machines, so callers must show a token")]
-    OpenToOthers(SocketAddr),
+    TokenRequired(SocketAddr),
     /// The address cannot be had.
     #[error("cannot listen on `{address}`")]
     Tcp {
@@ -109,7 +109,7 @@ async fn bind_tcp(
     let (mut bound, mut addresses) = (Vec::new(), Vec::new());
     for &address in &listeners.tcp {
         if matches!(config.auth, AuthMode::None) && !address.ip().is_loopback() {
-            return Err(ServeError::OpenToOthers(address));
+            return Err(ServeError::TokenRequired(address));
         }
         let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Tcp { address, source })?;
         addresses.push(listener.local_addr().map_err(|source| ServeError::Tcp { address, source })?);

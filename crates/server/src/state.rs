@@ -56,7 +56,7 @@ pub(crate) struct Parts {
 impl AppState {
     /// Ends a session, also one that another process of the data directory runs.
     pub(crate) async fn terminate(&self, id: &SessionId) -> Result<(), ApiError> {
-        match (self.sessions.terminate(id).await, &self.config.elsewhere) {
+        match (self.sessions.terminate(id).await, &self.config.remote_stop) {
             (Err(SessionError::RunElsewhere(_)), Some(elsewhere)) => Ok(elsewhere.0(id.clone()).await?),
             (ended, _) => Ok(ended?),
         }

@@ -32,7 +32,7 @@ pub enum TlsError {
     NoCertificate(PathBuf),
     /// Each may be good, but not together.
     #[error("the certificate `{}` and the key `{}` cannot be used together", certificate.display(), key.display())]
-    Pair {
+    Mismatch {
         /// The certificate.
         certificate: PathBuf,
         /// The key.
@@ -66,7 +66,7 @@ impl TlsConfig {
             return Err(TlsError::NoCertificate(certificate.to_owned()));
         }
         let secret = PrivateKeyDer::from_pem_file(key).map_err(unreadable("private key", key))?;
-        let paired = |source| TlsError::Pair { certificate: certificate.to_owned(), key: key.to_owned(), source };
+        let paired = |source| TlsError::Mismatch { certificate: certificate.to_owned(), key: key.to_owned(), source };
         let provider = Arc::new(crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let built = builder.and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret));

@@ -20,7 +20,7 @@ pub enum EventFilter {
 
 impl EventFilter {
     /// As it is typed.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "all" => Some(Self::All),
             "contract" => Some(Self::Contract),

@@ -29,7 +29,7 @@ pub(crate) struct Keys {
 impl Keys {
     /// New ones, for a sandbox of `plan` that is still to be made.
     pub(crate) fn make(host: &Host, plan: &Plan) -> Result<Self, SessionError> {
-        let outfit = host.egress.outfit(&plan.policy).map_err(|error| {
+        let outfit = host.egress.proxy_credentials(&plan.policy).map_err(|error| {
             let step = "give the egress proxy what the policy asks for".to_owned();
             SessionError::Sandbox(SandboxError::Create { step, source: io::Error::other(error) })
         })?;
@@ -72,7 +72,7 @@ impl Doors {
     /// Adds the variables by which a program inside finds the way to everything but models.
     pub(crate) fn tell(&self, environment: &mut BTreeMap<String, String>) {
         if self.egress.is_some() {
-            self.outfit.tell(environment, (Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
+            self.outfit.add_to_environment(environment, (Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
         }
     }
 
@@ -144,8 +144,8 @@ fn attach_egress(
         journal: recorder.journal().clone(),
         turn: Arc::new(move || turn.get()),
         policy: live.clone(),
-        outfit,
-        names: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
+        credentials: outfit,
+        dns: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
         limits: egress::EgressLimits::default(),
     };
     let attached = host.egress.attach(listener, identity);

@@ -68,7 +68,7 @@ pub struct Setup {
 
 /// The way to the world, which trusts the roots of the system and `extra_roots` where TLS is opened.
 pub fn way_out(extra_roots: Vec<CertificateDer<'static>>) -> Egress {
-    Egress::default().trusting(Arc::new(move || {
+    Egress::default().with_trust(Arc::new(move || {
         let client = Arc::new(tls_client(&extra_roots)?);
         Ok(TrustStore { roots: system_roots().into_iter().chain(extra_roots.clone()).collect(), client })
     }))

@@ -69,11 +69,11 @@ impl Sandbox {
         let known = credentials.to_vec();
         let find: CredentialSource = Arc::new(move |name| {
             let found = known.iter().find(|(known, _)| *known == name);
-            let credential = |(name, secret): &(&str, &str)| EgressCredential::named(name, Secret::new(secret));
+            let credential = |(name, secret): &(&str, &str)| EgressCredential::from_name(name, Secret::new(secret));
             found.map(credential).ok_or_else(|| "it is not configured".to_owned())
         });
-        let egress = Egress::default().trusting(Arc::new(move || Ok(trust.clone()))).with_credentials(find);
-        let outfit = egress.outfit(&policy).unwrap();
+        let egress = Egress::default().with_trust(Arc::new(move || Ok(trust.clone()))).with_credentials(find);
+        let outfit = egress.proxy_credentials(&policy).unwrap();
         Self::begun(policy, EgressLimits::default(), outfit)
     }
 
@@ -104,7 +104,7 @@ impl Sandbox {
         let turn = Arc::new(|| Some(TurnId::new("trn_1").unwrap()));
         let authority = outfit.authority.clone();
         let identity =
-            EgressIdentity { session, journal: journal.clone(), turn, policy: policy.clone(), outfit, names, limits };
+            EgressIdentity { session, journal: journal.clone(), turn, policy: policy.clone(), credentials: outfit, dns: names, limits };
         let world = Arc::new(World::default());
         let egress = Egress::new(world.clone());
         let attachment = egress.attach(listener, identity).unwrap();

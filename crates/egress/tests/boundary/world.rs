@@ -104,7 +104,7 @@ impl Internet for World {
         })
     }
 
-    fn is_own(&self, address: IpAddr) -> bool {
+    fn is_local(&self, address: IpAddr) -> bool {
         self.own.lock().unwrap().contains(&address)
     }
 

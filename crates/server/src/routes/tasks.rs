@@ -42,7 +42,7 @@ pub(crate) async fn create(
     named: Option<Extension<Named>>,
     Body(task): Body<Map<String, Value>>,
 ) -> Result<(StatusCode, Json<TaskInfo>), ApiError> {
-    let tasker = state.config.tasker.clone();
+    let tasker = state.config.task_runner.clone();
     let tasker = tasker.ok_or_else(|| ApiError::new(ProblemCode::InvalidRequest, "this server does no tasks"))?;
     let id = fresh_id(named.as_deref())?;
     let (name, run) = (tasker.0)(id.clone(), Value::Object(task), &caller.options(&state.config.options))?;

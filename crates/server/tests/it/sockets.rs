@@ -108,7 +108,7 @@ async fn without_tokens_only_this_machine_is_served() {
     let directory = tempfile::tempdir().unwrap();
     let listeners = ServerListeners { tcp: vec!["0.0.0.0:0".parse().unwrap()], unix: None, tls: None };
     let refused = serve(listeners, config(), open(directory.path()), |_| {}, std::future::pending()).await;
-    assert!(matches!(refused, Err(ServeError::OpenToOthers(_))));
+    assert!(matches!(refused, Err(ServeError::TokenRequired(_))));
 }
 
 async fn stopping_ends_streams_and_everything_else_in_bounded_time() {

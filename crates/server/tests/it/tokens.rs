@@ -33,7 +33,7 @@ fn guarded() -> (Stage, Arc<TokenStore>) {
     let tokens = Arc::new(TokenStore::open(&directory, Arc::new(SystemClock)).unwrap());
     keep(&tokens, "tok_reader", "reader", &["read"]);
     keep(&tokens, "tok_driver", "driver", &["read", "drive"]);
-    let (auth, audit) = (AuthMode::Kept(Vec::new(), tokens.clone()), Some(directory.audit_log()));
+    let (auth, audit) = (AuthMode::Stored(Vec::new(), tokens.clone()), Some(directory.audit_log()));
     (Stage::on(folder, ServerConfig { auth, audit, ..config() }), tokens)
 }
 
@@ -110,7 +110,7 @@ async fn a_stream_ends_with_the_token_that_opened_it() {
     let directory = DataDir::open(folder.path().join("data")).unwrap();
     let tokens = Arc::new(TokenStore::open(&directory, Arc::new(SystemClock)).unwrap());
     keep(&tokens, "tok_driver", "driver", &["read", "drive"]);
-    let (auth, heartbeat) = (AuthMode::Kept(Vec::new(), tokens.clone()), std::time::Duration::from_millis(5));
+    let (auth, heartbeat) = (AuthMode::Stored(Vec::new(), tokens.clone()), std::time::Duration::from_millis(5));
     let stage = Stage::on(folder, ServerConfig { auth, heartbeat, ..config() });
     call(&stage, "driver", "POST", "/v1/sessions/s1", r#"{"agent":"mock"}"#).await;
     for (id, path) in [("tok_one", "/v1/sessions/s1/events/sse"), ("tok_two", "/v1/events/sse")] {

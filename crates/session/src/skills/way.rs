@@ -32,8 +32,8 @@ impl Way {
             turn: Arc::new(|| None),
             policy: LivePolicy::new((*policy).clone()),
             // The host fetches by its own trust, and goes where nobody has TLS opened.
-            outfit: ProxyCredentials::default(),
-            names: None,
+            credentials: ProxyCredentials::default(),
+            dns: None,
             limits: EgressLimits::default(),
         };
         Ok(Self { policy, address, attachment: egress.attach(listener, identity)? })
