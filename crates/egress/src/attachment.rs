@@ -9,12 +9,12 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    desk::{self, Desk},
-    gate::Gate,
+    session_proxy::{self, Desk},
+    connector::Gate,
     identity::EgressIdentity,
     internet::Internet,
-    names::Names,
-    recorder::Recorder,
+    dns::Names,
+    attempt_recorder::Recorder,
     totals::Counters,
 };
 
@@ -98,7 +98,7 @@ async fn connection(stream: TcpStream, desk: Arc<Desk>) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    if let Err(error) = desk::serve(stream, &desk).await {
+    if let Err(error) = session_proxy::serve(stream, &desk).await {
         tracing::debug!(%error, session = %desk.session, "a connection ended badly");
     }
 }

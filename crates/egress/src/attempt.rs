@@ -11,7 +11,7 @@ use std::{
 use policy::{Endpoint, RuleRef};
 use protocol::{EgressConnection, TurnId};
 
-use crate::{recorder::Recorder, refusal::Refusal};
+use crate::{attempt_recorder::Recorder, refusal::Refusal};
 
 /// Characters that are recorded of what a client sent, which can be as long as it likes.
 const HOST_CHARS: usize = 255;

@@ -1,6 +1,6 @@
 //! HTTP/1 as a proxy meets it: read strictly, written anew.
 
-mod answer;
+mod response_head;
 mod body;
 mod forward;
 mod framing;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use protocol::{SessionId, TurnId};
 use store::Journal;
 
-use crate::{live::LivePolicy, names::DnsSockets, outfit::ProxyCredentials};
+use crate::{live_policy::LivePolicy, dns::DnsSockets, proxy_credentials::ProxyCredentials};
 
 /// Tells which turn is running; asked at the start of each attempt.
 pub type TurnSource = Arc<dyn Fn() -> Option<TurnId> + Send + Sync>;

@@ -8,7 +8,7 @@ use policy::Endpoint;
 use secret::Redactor;
 
 use crate::{
-    desk::Desk,
+    session_proxy::Desk,
     http::{Request, Scheme, SetHeader, Target},
     refusal::Refusal,
 };

@@ -17,8 +17,8 @@ use tokio_rustls::client::TlsStream;
 use crate::{
     attempt::Attempt,
     session_ca::SessionCa,
-    client::Client,
-    desk::{Desk, refuse_tunnel},
+    client_stream::Client,
+    session_proxy::{Desk, refuse_tunnel},
     refusal::Refusal,
     tunnel::{TunnelError, first_hello},
 };

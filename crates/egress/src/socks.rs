@@ -9,7 +9,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
-use crate::{refusal::Refusal, source::Source};
+use crate::{refusal::Refusal, peek_reader::Source};
 
 /// The first byte of every message.
 pub(crate) const VERSION: u8 = 5;

@@ -11,11 +11,11 @@ use tokio::{
 
 use crate::{
     attempt::Traffic,
-    client::Client,
-    gate::Gate,
-    pump::{Way, one_way},
+    client_stream::Client,
+    connector::Gate,
+    copy::{Way, one_way},
     refusal::Refusal,
-    source::Source,
+    peek_reader::Source,
     tls::{ClientHello, HelloError, NextRecord, RETRY_BYTES, is_retry, next_record},
 };
 

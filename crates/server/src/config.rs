@@ -10,9 +10,9 @@ use protocol::{Problem, SessionId};
 use session::SessionOptions;
 
 use crate::access::AuthMode;
-use crate::tasks::TaskRunner;
+use crate::task_registry::TaskRunner;
 use crate::tls::TlsConfig;
-use crate::vocabulary::EventFilter;
+use crate::event_filter::EventFilter;
 
 /// What a server is made of.
 #[derive(Debug, Clone)]

@@ -17,13 +17,13 @@ use crate::config::ServerConfig;
 use crate::idempotency::InFlight;
 use crate::openapi::{Document, finish};
 use crate::routes::{
-    agents, answers, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, queue, reach,
+    agents, pending, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, queue, session_policy,
     replays, sessions, tasks, usage,
 };
 use crate::serve::ServeError;
 use crate::state::{AppState, Parts};
-use crate::tasks::Tasks;
-use crate::{access, cors, error, host_guard, idempotency, linger, request_id};
+use crate::task_registry::Tasks;
+use crate::{access, cors, error, host_guard, idempotency, drain, request_id};
 
 /// Bytes of a body that is not a message.
 pub(crate) const SMALL_BODY: usize = 1 << 20;
@@ -74,7 +74,7 @@ pub(crate) fn build(
         .layer(from_fn(error::shape))
         .layer(from_fn(request_id::name))
         .layer(DefaultBodyLimit::max(SMALL_BODY))
-        .layer(from_fn(linger::linger))
+        .layer(from_fn(drain::linger))
         .with_state(state);
     Ok(app)
 }
@@ -95,14 +95,14 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(agents::list))
         .routes(routes!(agents::modes))
         .routes(routes!(agents::models))
-        .routes(routes!(answers::all_pending))
+        .routes(routes!(pending::all_pending))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::show))
         .routes(routes!(events::page))
         .routes(routes!(events::stream))
         .routes(routes!(feed::page))
         .routes(routes!(feed::stream))
-        .routes(routes!(answers::pending))
+        .routes(routes!(pending::pending))
         .routes(routes!(queue::list))
         .routes(routes!(grants::list))
         .routes(routes!(sessions::policy))
@@ -134,7 +134,7 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(tasks::create))
         .routes(routes!(changes::apply))
         .routes(routes!(changes::discard))
-        .routes(routes!(reach::narrow))
+        .routes(routes!(session_policy::narrow))
         .routes(routes!(files::write))
         .routes(routes!(files::remove))
         .routes(routes!(files::make_directory))
@@ -145,9 +145,9 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
 /// For who may answer in a person's place.
 fn answering() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
-        .routes(routes!(answers::permission))
-        .routes(routes!(answers::question))
-        .routes(routes!(answers::reject))
+        .routes(routes!(pending::permission))
+        .routes(routes!(pending::question))
+        .routes(routes!(pending::reject))
         .routes(routes!(grants::revoke))
 }
 
@@ -155,7 +155,7 @@ fn answering() -> OpenApiRouter<AppState> {
 fn administering() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(sessions::remove))
-        .routes(routes!(reach::grant))
+        .routes(routes!(session_policy::grant))
         .routes(routes!(bundles::import))
         .routes(routes!(agents::install))
 }

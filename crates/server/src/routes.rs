@@ -1,7 +1,7 @@
 //! One handler a route, by what it is about.
 
 pub(crate) mod agents;
-pub(crate) mod answers;
+pub(crate) mod pending;
 pub(crate) mod bundles;
 pub(crate) mod changes;
 pub(crate) mod events;
@@ -13,7 +13,7 @@ pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod queue;
-pub(crate) mod reach;
+pub(crate) mod session_policy;
 pub(crate) mod replays;
 pub(crate) mod sessions;
 pub(crate) mod tasks;

@@ -13,7 +13,7 @@ use crate::audit::AuditLog;
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::idempotency::InFlight;
-use crate::tasks::Tasks;
+use crate::task_registry::Tasks;
 
 /// What every handler can reach. Each call clones it many times: once for every layer around its route.
 #[derive(Clone)]

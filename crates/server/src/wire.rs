@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use session::{PendingRequest, QueuedMessage, ReplayOutcome, UserMessage, WhenBusy};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::vocabulary::EventFilter;
+use crate::event_filter::EventFilter;
 
 /// `GET /v1/health`.
 #[derive(Serialize, ToSchema)]

@@ -9,8 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use super::framing::Framing;
 use crate::{
     attempt::Traffic,
-    pump::{Buffer, Way},
-    source::Source,
+    copy::{Buffer, Way},
+    peek_reader::Source,
 };
 
 /// Bytes of a line that announces a chunk, its extensions included.

@@ -7,12 +7,12 @@ use secret::Redactor;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 use super::{
-    answer::Answer,
+    response_head::Answer,
     body::{BodyError, Relay},
     framing::Framing,
     request::Request,
 };
-use crate::{attempt::Traffic, client::Client, identity::EgressLimits, inject::Dressed, pump::Way, source::Source};
+use crate::{attempt::Traffic, client_stream::Client, identity::EgressLimits, inject::Dressed, copy::Way, peek_reader::Source};
 
 /// Interim answers before the real one.
 const INTERIM_ANSWERS: usize = 8;

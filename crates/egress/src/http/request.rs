@@ -8,7 +8,7 @@ use super::{
     target::Target,
 };
 use crate::{
-    gate::{Asked, Question},
+    connector::{Asked, Question},
     refusal::Refusal,
 };
 

@@ -4,7 +4,7 @@
 
 use policy::Host;
 
-use super::bytes::Bytes;
+use super::byte_cursor::Bytes;
 
 const RECORD_HEADER: usize = 5;
 const RECORD_MAX: usize = 1 << 14;

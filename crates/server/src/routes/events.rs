@@ -7,9 +7,9 @@ use protocol::{Event, ProblemCode, SessionId};
 
 use crate::error::ApiError;
 use crate::extract::{Path, Query};
-use crate::page::{self, Show};
+use crate::event_page::{self, Show};
 use crate::state::AppState;
-use crate::stream::{Until, follow};
+use crate::event_stream::{Until, follow};
 use crate::wire::{EventPage, EventsQuery, StreamQuery};
 
 /// `GET /v1/sessions/{session_id}/events`: what comes after `offset`.
@@ -28,7 +28,7 @@ pub(crate) async fn page(
 ) -> Result<Response, ApiError> {
     let journal = state.sessions.journal(&id)?;
     let show = Show::of(&state, query.events, query.include_raw);
-    page::read(&*journal, query.offset.unwrap_or(0), query.limit, show)
+    event_page::read(&*journal, query.offset.unwrap_or(0), query.limit, show)
 }
 
 /// `GET /v1/sessions/{session_id}/events/sse`: what comes after `Last-Event-ID` or `offset`, until the session
@@ -49,7 +49,7 @@ pub(crate) async fn stream(
 ) -> Result<Response, ApiError> {
     let offset = last_event_id(&headers)?.or(query.offset).unwrap_or(0);
     let journal = state.sessions.journal(&id)?;
-    if page::is_over(&*journal, offset)? {
+    if event_page::is_over(&*journal, offset)? {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let show = Show::of(&state, query.events, query.include_raw);

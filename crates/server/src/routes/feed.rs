@@ -13,8 +13,8 @@ use store::FeedCursor;
 
 use crate::error::ApiError;
 use crate::extract::Query;
-use crate::feed::{self, Start};
-use crate::page::{self, encode};
+use crate::feed_stream::{self, Start};
+use crate::event_page::{self, encode};
 use crate::state::AppState;
 use crate::wire::feed::{FeedPage, FeedQuery};
 
@@ -49,7 +49,7 @@ pub(crate) async fn page(
         Start::At(spot) => spot,
         Start::Gap(spot) => return Err(not_there(&spot)),
     };
-    let (wanted, limit) = (query.wanted()?, page::limit(query.limit));
+    let (wanted, limit) = (query.wanted()?, event_page::limit(query.limit));
     let include_raw = query.include_raw.unwrap_or(false);
     let body = tokio::task::spawn_blocking(move || read(&everything, at, limit, &wanted, include_raw)).await;
     let body = body.map_err(|_| ApiError::new(ProblemCode::Internal, "the page broke off"))??;
@@ -78,7 +78,7 @@ async fn follow(state: &AppState, query: &FeedQuery, headers: &HeaderMap) -> Res
     let everything = state.sessions.everything().await?;
     let seen = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|seen| !seen.is_empty());
     let start = start(&everything, seen.or(query.offset.as_deref()))?;
-    Ok(feed::follow(state, &everything, start, wanted, query.include_raw.unwrap_or(false)))
+    Ok(feed_stream::follow(state, &everything, start, wanted, query.include_raw.unwrap_or(false)))
 }
 
 /// Where somebody who says `offset` goes on.
@@ -108,7 +108,7 @@ fn read(
 ) -> Result<Vec<u8>, ApiError> {
     let (mut events, mut bytes, mut more) = (Vec::new(), 0, true);
     for _ in 0..MOST_STEPS {
-        if !more || events.len() >= limit || bytes > page::MAX_BYTES {
+        if !more || events.len() >= limit || bytes > event_page::MAX_BYTES {
             break;
         }
         let batch = everything.read(at, STEP.min(limit - events.len()), wanted)?;

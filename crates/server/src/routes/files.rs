@@ -17,7 +17,7 @@ use tokio_util::io::{ReaderStream, StreamReader};
 
 use crate::error::ApiError;
 use crate::extract::{Json as JsonBody, Query};
-use crate::list::{ListQuery, cut};
+use crate::pagination::{ListQuery, cut};
 use crate::state::AppState;
 use crate::wire::files::{
     FsAction, FsEntry, FsMoveBody, FsMoved, FsStat, FsUploaded, FsWritten, InSession, MaybePath, OnePath, RemoveQuery,

@@ -8,9 +8,9 @@ use session::UserMessage;
 
 use crate::error::ApiError;
 use crate::extract::{Json, Path, Query};
-use crate::page::Show;
+use crate::event_page::Show;
 use crate::state::AppState;
-use crate::stream::{Until, follow};
+use crate::event_stream::{Until, follow};
 use crate::wire::{MessageBody, RawQuery};
 
 /// The longest name a client gives a message.

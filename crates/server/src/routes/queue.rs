@@ -8,7 +8,7 @@ use session::QueuedMessage;
 
 use crate::error::ApiError;
 use crate::extract::{Path, Query};
-use crate::list::{ListQuery, cut, in_order};
+use crate::pagination::{ListQuery, cut, in_order};
 use crate::state::AppState;
 use crate::wire::MessageList;
 

@@ -11,7 +11,7 @@ use crate::access::Caller;
 use crate::error::ApiError;
 use crate::extract::{Json as Body, OptionalJson, Path, Query};
 use crate::idempotency::Named;
-use crate::list::ListQuery;
+use crate::pagination::ListQuery;
 use crate::state::AppState;
 use crate::wire::{Created, ForkBody, RenameBody, SessionList, SessionPolicy};
 

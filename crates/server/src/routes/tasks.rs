@@ -12,10 +12,10 @@ use crate::access::Caller;
 use crate::error::ApiError;
 use crate::extract::{Json as Body, Path, Query};
 use crate::idempotency::Named;
-use crate::list::{ListQuery, cut};
+use crate::pagination::{ListQuery, cut};
 use crate::routes::sessions::fresh_id;
 use crate::state::AppState;
-use crate::tasks::{TaskInfo, order};
+use crate::task_registry::{TaskInfo, order};
 
 /// `GET /v1/tasks`.
 #[derive(Serialize, ToSchema)]

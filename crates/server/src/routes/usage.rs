@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::error::ApiError;
 use crate::extract::{Path, Query};
-use crate::list::{ListQuery, cut};
+use crate::pagination::{ListQuery, cut};
 use crate::state::AppState;
 use crate::wire::UsageQuery;
 

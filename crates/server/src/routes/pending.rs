@@ -10,7 +10,7 @@ use session::{PendingRequest, SessionError};
 use crate::error::ApiError;
 use crate::extract::{Json as Body, Path, Query};
 use crate::idempotency::Named;
-use crate::list::{ListQuery, cut, in_order};
+use crate::pagination::{ListQuery, cut, in_order};
 use crate::state::AppState;
 use crate::wire::{AnswersBody, PendingList, PermissionBody};
 

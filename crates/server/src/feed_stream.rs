@@ -15,9 +15,9 @@ use session::{FeedEntry, FeedFilter, FeedFollower, GlobalFeed};
 use store::FeedCursor;
 use tokio_util::sync::CancellationToken;
 
-use crate::page::encode;
+use crate::event_page::encode;
 use crate::state::AppState;
-use crate::stream::{HELD, RETRY, respond};
+use crate::event_stream::{HELD, RETRY, respond};
 
 /// Where a reader begins.
 pub(crate) enum Start {

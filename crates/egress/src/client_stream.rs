@@ -12,7 +12,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::source::Source;
+use crate::peek_reader::Source;
 
 /// How long, and how much, is still read from a client that was refused.
 const FAREWELL: Duration = Duration::from_secs(2);

@@ -18,9 +18,9 @@ use protocol::{Event, EventBody, TurnId};
 use store::{Journal, JournalTail};
 use tokio_util::sync::CancellationToken;
 
-use crate::page::{Show, encode};
+use crate::event_page::{Show, encode};
 use crate::state::AppState;
-use crate::vocabulary::EventFilter;
+use crate::event_filter::EventFilter;
 
 /// How long a client waits before it connects again.
 pub(crate) const RETRY: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@ use std::{
 use policy::{Action, Endpoint, Host, RuleRef};
 use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
 
-use crate::{http::Scheme, identity::EgressLimits, internet::Internet, live::LivePolicy, refusal::Refusal};
+use crate::{http::Scheme, identity::EgressLimits, internet::Internet, live_policy::LivePolicy, refusal::Refusal};
 
 /// Addresses of one name that are tried.
 const TRIES: usize = 4;

@@ -9,9 +9,9 @@ use tokio::{
 
 use crate::{
     attempt::Traffic,
-    gate::{Gate, Question},
+    connector::{Gate, Question},
     refusal::Refusal,
-    source::Source,
+    peek_reader::Source,
 };
 
 /// A buffer begins small, as most connections are idle most of the time, and grows while it is being filled.

@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{attempt::Attempt, desk::Desk, refusal::Refusal};
+use crate::{attempt::Attempt, session_proxy::Desk, refusal::Refusal};
 use question::{Answer, Question};
 
 /// Where a name server is asked.

@@ -8,7 +8,7 @@ use store::Journal;
 
 use crate::error::ApiError;
 use crate::state::AppState;
-use crate::vocabulary::EventFilter;
+use crate::event_filter::EventFilter;
 
 /// Events of a page nobody gave a limit for, and of the largest anybody can ask for.
 const DEFAULT_EVENTS: usize = 1000;
