@@ -1,8 +1,8 @@
-//! The one task that writes a session's attempts into its journal.
+//! The recorder of a session's attempts: connections send records, and one task writes them into the journal.
 //!
-//! Connections hand their records over and go on; the disk delays none of them. An agent that tries denied
-//! hosts in a loop cannot fill the disk: the first denial is recorded at once, its repeats once a window, and
-//! when it tries ever new hosts, those beyond a number are recorded together, under the host `*`.
+//! Allowed connections do not wait for the disk. An agent that tries denied hosts in a loop cannot fill the disk: the
+//! first denial is recorded at once, and its repeats once per window. If there are too many different denials in a
+//! window, the others share one record with the host `*`.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -13,21 +13,21 @@ use tokio::{
     time::Instant,
 };
 
-use crate::totals::Counters;
+use crate::totals::EgressCounters;
 
-/// Different denials that are recorded in one window.
-const DIFFERENT: usize = 256;
-/// What stands for all other hosts.
-const OTHERS: &str = "*";
+/// Most different denials recorded in one window.
+const DISTINCT_DENIALS: usize = 256;
+/// The host in the record of all further denials.
+const ANY_HOST: &str = "*";
 
-/// Hands records to the task that writes them. When the last one is dropped, that task ends.
+/// Sends records to the writing task. The task ends when the last recorder is dropped.
 #[derive(Clone)]
-pub(crate) struct Recorder {
-    notes: mpsc::UnboundedSender<Note>,
-    counters: Arc<Counters>,
+pub(crate) struct AttemptRecorder {
+    records: mpsc::UnboundedSender<AttemptRecord>,
+    counters: Arc<EgressCounters>,
 }
 
-struct Note {
+struct AttemptRecord {
     verdict: Verdict,
     connection: EgressConnection,
     turn: Option<TurnId>,
@@ -40,44 +40,44 @@ enum Verdict {
     Denied,
 }
 
-impl Recorder {
-    /// A recorder, and the task that must run for it.
+impl AttemptRecorder {
+    /// Returns a recorder and its writing task, which the caller must run.
     pub(crate) fn new(
         journal: Arc<dyn Journal>,
-        counters: Arc<Counters>,
+        counters: Arc<EgressCounters>,
         window: Duration,
     ) -> (Self, impl Future<Output = ()> + Send) {
-        // Without a bound: whoever is denied waits for its record, and whoever is served does so for a while.
-        let (notes, taken) = mpsc::unbounded_channel();
-        let scribe = Scribe { journal, window, repeats: HashMap::new() };
-        (Self { notes, counters }, scribe.run(taken))
+        // Unbounded: denied clients wait for their record, and allowed connections are limited and slow to finish.
+        let (records, received) = mpsc::unbounded_channel();
+        let writer = AttemptWriter { journal, window, repeats: HashMap::new() };
+        (Self { records, counters }, writer.run(received))
     }
 
-    /// Records a denial; returns when it is written, so that whoever is told can find it.
+    /// Records a denial and returns when it is written, so that the record exists before the client gets the refusal.
     pub(crate) async fn denied(&self, connection: EgressConnection, turn: Option<TurnId>) {
         self.counters.denied();
         let (written, done) = oneshot::channel();
-        self.send(Note { verdict: Verdict::Denied, connection, turn, written: Some(written) });
-        // An error means the task is gone, with its runtime; it has said so itself.
+        self.send(AttemptRecord { verdict: Verdict::Denied, connection, turn, written: Some(written) });
+        // An error means that the writing task ended with its runtime.
         let _ = done.await;
     }
 
-    /// Records a connection that is over.
+    /// Records a closed connection.
     pub(crate) fn allowed(&self, connection: EgressConnection, turn: Option<TurnId>) {
         self.counters.allowed(&connection);
-        self.send(Note { verdict: Verdict::Allowed, connection, turn, written: None });
+        self.send(AttemptRecord { verdict: Verdict::Allowed, connection, turn, written: None });
     }
 
-    fn send(&self, note: Note) {
-        if let Err(mpsc::error::SendError(note)) = self.notes.send(note) {
-            tracing::error!(host = note.connection.host, "an attempt could not be recorded");
+    fn send(&self, record: AttemptRecord) {
+        if let Err(mpsc::error::SendError(record)) = self.records.send(record) {
+            tracing::error!(host = record.connection.host, "cannot record an attempt: the writing task has ended");
         }
     }
 }
 
-/// What makes two denials the same.
+/// The fields that are equal in repeats of a denial.
 #[derive(PartialEq, Eq, Hash)]
-struct Key {
+struct DenialKey {
     host: String,
     port: u16,
     method: Option<String>,
@@ -85,71 +85,71 @@ struct Key {
     rule: String,
 }
 
-impl Key {
+impl DenialKey {
     fn of(connection: &EgressConnection) -> Self {
         let EgressConnection { host, port, method, path, rule, .. } = connection.clone();
         Self { host, port, method, path, rule }
     }
 }
 
-/// A denial that was recorded, and how often it came again since.
-struct Repeats {
+/// A recorded denial and the number of its repeats since.
+struct RepeatedDenial {
     since: Instant,
     count: u64,
     last: Option<(EgressConnection, Option<TurnId>)>,
 }
 
-struct Scribe {
+struct AttemptWriter {
     journal: Arc<dyn Journal>,
     window: Duration,
-    repeats: HashMap<Key, Repeats>,
+    repeats: HashMap<DenialKey, RepeatedDenial>,
 }
 
-impl Scribe {
-    async fn run(mut self, mut notes: mpsc::UnboundedReceiver<Note>) {
+impl AttemptWriter {
+    async fn run(mut self, mut records: mpsc::UnboundedReceiver<AttemptRecord>) {
         loop {
             let due = self.repeats.values().map(|repeats| repeats.since + self.window).min();
             tokio::select! {
-                note = notes.recv() => match note {
-                    Some(note) => self.take(note).await,
+                record = records.recv() => match record {
+                    Some(record) => self.handle(record).await,
                     None => break,
                 },
-                () = until(due) => self.settle(Instant::now()).await,
+                () = sleep_until_due(due) => self.flush_due(Instant::now()).await,
             }
         }
-        self.settle(Instant::now() + self.window).await;
+        self.flush_due(Instant::now() + self.window).await;
     }
 
-    async fn take(&mut self, note: Note) {
-        match note.verdict {
-            Verdict::Allowed => self.write(EventBody::EgressAllowed(note.connection), note.turn).await,
-            Verdict::Denied => self.take_denied(note.connection, note.turn).await,
+    async fn handle(&mut self, record: AttemptRecord) {
+        match record.verdict {
+            Verdict::Allowed => self.write(EventBody::EgressAllowed(record.connection), record.turn).await,
+            Verdict::Denied => self.handle_denied(record.connection, record.turn).await,
         }
-        if let Some(written) = note.written {
-            // The client may have left; the record was for us.
+        if let Some(written) = record.written {
+            // The client may have disconnected.
             let _ = written.send(());
         }
     }
 
-    async fn take_denied(&mut self, mut connection: EgressConnection, turn: Option<TurnId>) {
-        if self.repeats.len() >= DIFFERENT && !self.repeats.contains_key(&Key::of(&connection)) {
-            let rule = format!("more than {DIFFERENT} different denials in a short time");
-            connection = EgressConnection { host: OTHERS.to_owned(), rule, ..EgressConnection::default() };
+    async fn handle_denied(&mut self, mut connection: EgressConnection, turn: Option<TurnId>) {
+        if self.repeats.len() >= DISTINCT_DENIALS && !self.repeats.contains_key(&DenialKey::of(&connection)) {
+            let rule = format!("more than {DISTINCT_DENIALS} different denials within the window");
+            connection = EgressConnection { host: ANY_HOST.to_owned(), rule, ..EgressConnection::default() };
         }
-        if let Some(repeats) = self.repeats.get_mut(&Key::of(&connection)) {
+        if let Some(repeats) = self.repeats.get_mut(&DenialKey::of(&connection)) {
             repeats.count += 1;
             repeats.last = Some((connection, turn));
         } else {
-            let first = Repeats { since: Instant::now(), count: 0, last: None };
-            self.repeats.insert(Key::of(&connection), first);
+            let first = RepeatedDenial { since: Instant::now(), count: 0, last: None };
+            self.repeats.insert(DenialKey::of(&connection), first);
             self.write(EventBody::EgressDenied(connection), turn).await;
         }
     }
 
-    /// Records the repeats whose window is over at `now`.
-    async fn settle(&mut self, now: Instant) {
+    /// Records the repeats whose window has ended at `now`.
+    async fn flush_due(&mut self, now: Instant) {
         let window = self.window;
-        let over: Vec<Repeats> =
+        let over: Vec<RepeatedDenial> =
             self.repeats.extract_if(|_, repeats| repeats.since + window <= now).map(|(_, repeats)| repeats).collect();
         for repeats in over {
             if let Some((mut connection, turn)) = repeats.last {
@@ -164,13 +164,13 @@ impl Scribe {
         let append = move || journal.append(EventDraft::daemon(body).in_turn(turn));
         match tokio::task::spawn_blocking(append).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::error!(%error, "an attempt could not be recorded"),
-            Err(error) => tracing::error!(%error, "an attempt could not be recorded"),
+            Ok(Err(error)) => tracing::error!(%error, "cannot record an attempt"),
+            Err(error) => tracing::error!(%error, "cannot record an attempt"),
         }
     }
 }
 
-async fn until(due: Option<Instant>) {
+async fn sleep_until_due(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! A client: bytes from it, with those read ahead, and bytes to it.
+//! The connection to a client: a reader that can peek, and a writer.
 
 use std::{
     io,
@@ -12,40 +12,40 @@ use tokio::{
     time::timeout,
 };
 
-use crate::peek_reader::Source;
+use crate::peek_reader::PeekReader;
 
-/// How long, and how much, is still read from a client that was refused.
-const FAREWELL: Duration = Duration::from_secs(2);
-const FAREWELL_BYTES: usize = 1 << 20;
+/// Limits for reading the rest of a refused client's input.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+const DRAIN_BYTES: usize = 1 << 20;
 
-/// A client, its two directions apart. TLS can be spoken on it: what was read ahead is read first.
-pub(crate) struct Client<R, W> {
-    pub(crate) source: Source<R>,
+/// A client connection with separate directions. As a stream it returns the peeked bytes first, so that TLS can run on it.
+pub(crate) struct ClientStream<R, W> {
+    pub(crate) source: PeekReader<R>,
     pub(crate) sink: W,
 }
 
-impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Client<R, W> {
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ClientStream<R, W> {
     pub(crate) fn new((reader, sink): (R, W)) -> Self {
-        Self { source: Source::new(reader), sink }
+        Self { source: PeekReader::new(reader), sink }
     }
 
-    /// Says one last thing, and closes so that the client can read it.
-    pub(crate) async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Sends `bytes` and closes the connection in a way that lets the client read them.
+    pub(crate) async fn send_and_close(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sink.write_all(bytes).await?;
         self.sink.shutdown().await?;
-        self.farewell().await
+        self.drain().await
     }
 
-    /// Waits a little for the client to close: closing on unread bytes resets the connection, and with it
-    /// whatever the client has not read yet.
-    pub(crate) async fn farewell(&mut self) -> io::Result<()> {
-        let _ = timeout(FAREWELL, drain(&mut self.source)).await;
+    /// Waits briefly for the client to close. Closing with unread input resets the connection, and the client could lose
+    /// the response.
+    pub(crate) async fn drain(&mut self) -> io::Result<()> {
+        let _ = timeout(DRAIN_TIMEOUT, discard_input(&mut self.source)).await;
         Ok(())
     }
 }
 
-async fn drain(source: &mut Source<impl AsyncRead + Unpin>) -> io::Result<()> {
-    let mut left = FAREWELL_BYTES;
+async fn discard_input(source: &mut PeekReader<impl AsyncRead + Unpin>) -> io::Result<()> {
+    let mut left = DRAIN_BYTES;
     let mut scratch = vec![0; 8 << 10];
     while left > 0 {
         match source.read(&mut scratch).await? {
@@ -56,13 +56,13 @@ async fn drain(source: &mut Source<impl AsyncRead + Unpin>) -> io::Result<()> {
     Ok(())
 }
 
-impl<R: AsyncRead + Unpin, W: Unpin> AsyncRead for Client<R, W> {
+impl<R: AsyncRead + Unpin, W: Unpin> AsyncRead for ClientStream<R, W> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.get_mut().source.poll_read(context, into)
     }
 }
 
-impl<R: Unpin, W: AsyncWrite + Unpin> AsyncWrite for Client<R, W> {
+impl<R: Unpin, W: AsyncWrite + Unpin> AsyncWrite for ClientStream<R, W> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().sink).poll_write(context, bytes)
     }

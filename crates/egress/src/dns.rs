@@ -1,10 +1,9 @@
-//! Names inside: a name server that asks nobody.
+//! The DNS server inside a sandbox, which forwards no query.
 //!
-//! For programs that will not speak to a proxy before they have looked a name up. A name the policy lists has one
-//! address, always the same, behind which nobody is; any other name does not exist. Nothing is looked up for it, so
-//! that no question, however it is spelled, is heard outside the host.
+//! It serves programs that look up a name before they use the proxy. Every listed name has the same placeholder
+//! address; any other name does not exist. It makes no lookups, so no data can leave the host in a DNS query.
 
-mod question;
+mod message;
 
 use std::{io, sync::Arc};
 
@@ -17,32 +16,32 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{attempt::Attempt, session_proxy::Desk, refusal::Refusal};
-use question::{Answer, Question};
+use crate::{attempt::Attempt, refusal::Refusal, session_proxy::SessionProxy};
+use message::{DnsAnswer, DnsQuestion};
 
-/// Where a name server is asked.
+/// The port of DNS.
 const DNS_PORT: u16 = 53;
-/// Questions over streams at a time; further ones wait.
-const STREAMS: usize = 16;
-/// Bytes of a question; a longer one is none.
-const LONGEST: usize = 512;
+/// Most TCP connections at a time; further ones wait.
+const STREAMS_MAX: usize = 16;
+/// Longest message in bytes; longer ones are ignored.
+const MESSAGE_BYTES: usize = 512;
 
-/// What is listened on for questions, inside a sandbox.
+/// The sockets of the DNS server inside a sandbox.
 #[derive(Debug)]
 pub struct DnsSockets {
-    /// For datagrams.
+    /// The UDP socket.
     pub datagrams: std::net::UdpSocket,
-    /// For streams.
+    /// The TCP listener.
     pub streams: std::net::TcpListener,
 }
 
-/// Both sockets, made ready for a runtime.
-pub(crate) struct Names {
+/// The DNS server of one session.
+pub(crate) struct DnsServer {
     datagrams: UdpSocket,
     streams: TcpListener,
 }
 
-impl Names {
+impl DnsServer {
     pub(crate) fn new(sockets: DnsSockets) -> io::Result<Self> {
         sockets.datagrams.set_nonblocking(true)?;
         sockets.streams.set_nonblocking(true)?;
@@ -50,26 +49,26 @@ impl Names {
         Ok(Self { datagrams, streams })
     }
 
-    /// Answers until it is closed.
-    pub(crate) async fn serve(self, desk: Arc<Desk>, closing: CancellationToken) {
+    /// Answers queries until `closing` is cancelled.
+    pub(crate) async fn serve(self, proxy: Arc<SessionProxy>, closing: CancellationToken) {
         let mut streams = JoinSet::new();
-        let mut bytes = [0; LONGEST];
+        let mut bytes = [0; MESSAGE_BYTES];
         loop {
             tokio::select! {
                 () = closing.cancelled() => break,
                 Some(_) = streams.join_next() => {}
                 received = self.datagrams.recv_from(&mut bytes) => {
                     let Ok((length, asker)) = received else { continue };
-                    if let Some(answer) = desk.answer(&bytes[..length]).await {
-                        // Whoever asked may be gone.
+                    if let Some(answer) = proxy.answer_dns(&bytes[..length]).await {
+                        // The client may have closed its socket.
                         let _ = self.datagrams.send_to(&answer, asker).await;
                     }
                 }
-                accepted = self.streams.accept(), if streams.len() < STREAMS => {
+                accepted = self.streams.accept(), if streams.len() < STREAMS_MAX => {
                     if let Ok((stream, _)) = accepted {
-                        let desk = desk.clone();
+                        let proxy = proxy.clone();
                         streams.spawn(async move {
-                            let _ = timeout(desk.gate.limits.head_timeout, serve_stream(stream, &desk)).await;
+                            let _ = timeout(proxy.connector.limits.head_timeout, serve_stream(stream, &proxy)).await;
                         });
                     }
                 }
@@ -79,39 +78,39 @@ impl Names {
     }
 }
 
-/// Answers the questions of one stream, each after its length.
-async fn serve_stream(mut stream: TcpStream, desk: &Desk) -> io::Result<()> {
+/// Answers the queries of one TCP connection, each preceded by its length.
+async fn serve_stream(mut stream: TcpStream, proxy: &SessionProxy) -> io::Result<()> {
     loop {
         let length = usize::from(stream.read_u16().await?);
-        if length > LONGEST {
+        if length > MESSAGE_BYTES {
             return Ok(());
         }
         let mut bytes = vec![0; length];
         stream.read_exact(&mut bytes).await?;
-        let Some(answer) = desk.answer(&bytes).await else { return Ok(()) };
+        let Some(answer) = proxy.answer_dns(&bytes).await else { return Ok(()) };
         let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
         stream.write_all(&[&length.to_be_bytes()[..], &answer].concat()).await?;
     }
 }
 
-impl Desk {
-    /// The answer to a message; none where it is not even a question.
-    async fn answer(&self, message: &[u8]) -> Option<Vec<u8>> {
-        let question = match Question::read(message)? {
+impl SessionProxy {
+    /// Returns the response to a message; `None` if the message is not a query.
+    async fn answer_dns(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let question = match DnsQuestion::read(message)? {
             Ok(question) => question,
             Err(answer) => return Some(answer.bytes(message, None)),
         };
-        let policy = self.gate.policy.current();
+        let policy = self.connector.policy.current();
         if policy.name_service() == DnsMode::None {
-            return Some(Answer::Refused.bytes(message, Some(&question)));
+            return Some(DnsAnswer::Refused.bytes(message, Some(&question)));
         }
         let decision = policy.decide_name(&question.name);
         if decision.is_allowed() {
-            return Some(question.placeholder().bytes(message, Some(&question)));
+            return Some(question.answer_for_listed_name().bytes(message, Some(&question)));
         }
         let to = (question.name.as_str(), DNS_PORT);
         let mut attempt = Attempt::new(self.recorder.clone(), (self.turn)(), to, "DNS");
-        attempt.refuse(&Refusal::of(decision)).await;
-        Some(Answer::NoSuchName.bytes(message, Some(&question)))
+        attempt.refuse(&Refusal::from_decision(decision)).await;
+        Some(DnsAnswer::NoSuchName.bytes(message, Some(&question)))
     }
 }

@@ -1,4 +1,4 @@
-//! One connection from inside: what it asks for, and what becomes of it.
+//! The proxy of one session: reads each connection's request, decides, connects and relays.
 
 use std::{io, sync::Arc};
 
@@ -13,75 +13,76 @@ use tokio_util::either::Either;
 
 use crate::{
     attempt::Attempt,
-    session_ca::SessionCa,
-    client_stream::Client,
-    connector::{Gate, Question},
-    sniffed_request::Glimpse,
-    http::{self, ForwardError, Request, Scheme, Target},
+    attempt_recorder::AttemptRecorder,
+    client_stream::ClientStream,
+    connector::{AccessQuery, Connector},
+    copy::CutReason,
+    http::{self, ForwardError, ProxyRequest, RequestTarget, Scheme},
     identity::TurnSource,
-    proxy_credentials::ProxyCredentials,
-    copy::Cut,
-    attempt_recorder::Recorder,
-    refusal::Refusal,
-    socks::{self, Rejected, Reply, SocksError},
     peek_reader::HeadError,
+    proxy_credentials::ProxyCredentials,
+    refusal::Refusal,
+    session_ca::SessionCa,
+    sniffed_request::SniffedRequest,
+    socks::{self, SocksError, SocksRejection, SocksReply},
     tunnel::{self, TunnelError},
 };
 
 const CONNECTED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 /// A fatal TLS alert: access denied.
 const TLS_DENIED: &[u8] = &[21, 3, 3, 0, 2, 2, 49];
-/// The first byte of TLS.
+/// The first byte of a TLS connection.
 const TLS_HANDSHAKE: u8 = 22;
 
-/// What serves the connections of one session.
-pub(crate) struct Desk {
+/// Everything that is needed to serve the connections of one session.
+pub(crate) struct SessionProxy {
     pub(crate) session: SessionId,
     pub(crate) turn: TurnSource,
-    pub(crate) gate: Gate,
-    pub(crate) recorder: Recorder,
-    pub(crate) outfit: ProxyCredentials,
+    pub(crate) connector: Connector,
+    pub(crate) recorder: AttemptRecorder,
+    pub(crate) credentials: ProxyCredentials,
 }
 
-/// A tunnel that may stand.
+/// A tunnel that the policy allows.
 pub(crate) enum Tunnel {
-    /// Its bytes are carried to this host.
-    Carried(TcpStream, Endpoint),
-    /// TLS is opened in it, and the requests are judged one by one.
-    Opened(Arc<SessionCa>, Endpoint, RuleRef),
+    /// Its bytes are forwarded to the connected host.
+    Forwarded(TcpStream, Endpoint),
+    /// Its TLS is intercepted, and each request is decided separately.
+    Intercepted(Arc<SessionCa>, Endpoint, RuleRef),
 }
 
-/// How far an answer came.
-enum Answered {
-    Whole,
-    /// Nothing more can be said to anyone.
+/// The end of an exchange with a host.
+enum ExchangeEnd {
+    /// The client got the complete response.
+    Complete,
+    /// The connection broke, so the client cannot get an error response.
     Cut,
 }
 
 /// Serves one connection to its end.
-pub(crate) async fn serve(mut stream: TcpStream, desk: &Desk) -> io::Result<()> {
-    let mut client = Client::new(stream.split());
-    let first = timeout(desk.gate.limits.head_timeout, client.source.has(1)).await;
+pub(crate) async fn serve(mut stream: TcpStream, proxy: &SessionProxy) -> io::Result<()> {
+    let mut client = ClientStream::new(stream.split());
+    let first = timeout(proxy.connector.limits.head_timeout, client.source.fill_to(1)).await;
     match first {
-        Ok(Ok(true)) => match client.source.ahead()[0] {
-            socks::VERSION => desk.serve_socks(client).await,
-            socks::VERSION_4 => desk.refuse_socks4(client).await,
-            TLS_HANDSHAKE => desk.refuse_tls(client).await,
-            _ => desk.serve_http(client).await,
+        Ok(Ok(true)) => match client.source.buffered()[0] {
+            socks::VERSION => proxy.serve_socks(client).await,
+            socks::VERSION_4 => proxy.refuse_socks4(client).await,
+            TLS_HANDSHAKE => proxy.refuse_tls(client).await,
+            _ => proxy.serve_http(client).await,
         },
-        // Nothing was asked, so nothing is answered.
+        // The client closed or waited without a request.
         Ok(Ok(false)) | Err(_) => Ok(()),
         Ok(Err(error)) => Err(error),
     }
 }
 
-impl Desk {
+impl SessionProxy {
     async fn serve_http<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &self,
-        mut client: Client<R, W>,
+        mut client: ClientStream<R, W>,
     ) -> io::Result<()> {
         match self.read_request(&mut client, None).await? {
-            Some(request) if matches!(request.target, Target::Tunnel { .. }) => {
+            Some(request) if matches!(request.target, RequestTarget::Tunnel { .. }) => {
                 self.serve_connect(client, &request).await
             }
             Some(request) => self.serve_resource(client, &request).await,
@@ -89,158 +90,160 @@ impl Desk {
         }
     }
 
-    /// Reads a head, in a tunnel to `inside` that was opened, if there is one. None: there is no head, or it was refused,
-    /// which is on record, and its client told.
+    /// Reads a request head. `intercepted` is the host of the tunnel if the request is inside intercepted TLS.
+    ///
+    /// Returns `None` if the client closed, or if the request was refused; then the refusal is recorded and sent.
     pub(crate) async fn read_request<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &self,
-        client: &mut Client<R, W>,
-        inside: Option<&Endpoint>,
-    ) -> io::Result<Option<Request>> {
-        let limits = &self.gate.limits;
-        let parse = |head: &[u8]| match inside {
-            Some(endpoint) => Request::parse_inside(head, limits.header_lines, endpoint),
-            None => Request::parse(head, limits.header_lines),
+        client: &mut ClientStream<R, W>,
+        intercepted: Option<&Endpoint>,
+    ) -> io::Result<Option<ProxyRequest>> {
+        let limits = &self.connector.limits;
+        let parse = |head: &[u8]| match intercepted {
+            Some(endpoint) => ProxyRequest::parse_intercepted(head, limits.header_lines, endpoint),
+            None => ProxyRequest::parse(head, limits.header_lines),
         };
-        let (glimpse, refusal) = match timeout(limits.head_timeout, client.source.head(limits.head_bytes)).await {
+        let (sniffed, refusal) = match timeout(limits.head_timeout, client.source.read_head(limits.head_bytes)).await {
             Ok(Ok(head)) => match parse(&head) {
                 Ok(request) => return Ok(Some(request)),
-                Err(refusal) => (Glimpse::of_head(&head), refusal),
+                Err(refusal) => (SniffedRequest::from_head(&head), refusal),
             },
             Ok(Err(HeadError::Closed)) => return Ok(None),
             Ok(Err(HeadError::Io(error))) => return Err(error),
-            Ok(Err(HeadError::TooLarge(_))) => (Glimpse::of_head(client.source.ahead()), Refusal::TooLarge),
-            Err(_) => (Glimpse::of_head(client.source.ahead()), Refusal::TooSlow),
+            Ok(Err(HeadError::TooLarge(_))) => (SniffedRequest::from_head(client.source.buffered()), Refusal::TooLarge),
+            Err(_) => (SniffedRequest::from_head(client.source.buffered()), Refusal::TooSlow),
         };
-        let glimpse = inside.map_or(glimpse.clone(), |endpoint| glimpse.inside(endpoint));
-        self.glimpsed(&glimpse).refuse(&refusal).await;
-        client.say(&refusal.respond(None, false)).await.map(|()| None)
+        let sniffed = intercepted.map_or(sniffed.clone(), |endpoint| sniffed.in_tunnel_to(endpoint));
+        self.sniffed_attempt(&sniffed).refuse(&refusal).await;
+        client.send_and_close(&refusal.response(None, false)).await.map(|()| None)
     }
 
-    /// TLS to the proxy itself: the client took it for another kind.
+    /// Refuses TLS to the proxy itself.
     async fn refuse_tls<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &self,
-        mut client: Client<R, W>,
+        mut client: ClientStream<R, W>,
     ) -> io::Result<()> {
-        let what = "this proxy is spoken to without TLS: its address begins with http://, not https://";
-        let refusal = Refusal::Malformed(what.to_owned());
-        self.glimpsed(&Glimpse::of_protocol("TLS")).refuse(&refusal).await;
-        client.say(&refusal.respond(None, false)).await
+        let reason = "the proxy does not accept TLS: use http:// in the proxy's address, not https://";
+        let refusal = Refusal::Malformed(reason.to_owned());
+        self.sniffed_attempt(&SniffedRequest::from_protocol("TLS")).refuse(&refusal).await;
+        client.send_and_close(&refusal.response(None, false)).await
     }
 
-    /// SOCKS4 would have the client look names up by itself.
+    /// Refuses SOCKS4, with which clients look up names themselves.
     async fn refuse_socks4<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &self,
-        mut client: Client<R, W>,
+        mut client: ClientStream<R, W>,
     ) -> io::Result<()> {
-        let refusal = Refusal::Malformed("SOCKS4 is not spoken here: use SOCKS5 with names (socks5h://)".to_owned());
-        self.glimpsed(&Glimpse::of_socks4(client.source.ahead())).refuse(&refusal).await;
-        client.say(&socks::REJECTED_4).await
+        let refusal = Refusal::Malformed("SOCKS4 is not supported: use SOCKS5 with names (socks5h://)".to_owned());
+        self.sniffed_attempt(&SniffedRequest::from_socks4(client.source.buffered())).refuse(&refusal).await;
+        client.send_and_close(&socks::SOCKS4_REJECTED).await
     }
 
     async fn serve_connect<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &self,
-        mut client: Client<R, W>,
-        request: &Request,
+        mut client: ClientStream<R, W>,
+        request: &ProxyRequest,
     ) -> io::Result<()> {
-        let (question, mut attempt) = self.asked(request);
-        let question = self.gate.as_wide_as_allowed(&question);
+        let (query, mut attempt) = self.query_and_attempt(request);
+        let query = self.connector.widen_to_raw(&query);
         let tunnel = match request.framing() {
-            Ok(_) => self.open_tunnel(&mut attempt, &question).await,
+            Ok(_) => self.open_tunnel(&mut attempt, &query).await,
             Err(refusal) => Err(refusal),
         };
         match tunnel {
             Ok(tunnel) => {
                 client.sink.write_all(CONNECTED).await?;
-                self.serve_tunnel(client, tunnel, &question, attempt).await
+                self.serve_tunnel(client, tunnel, &query, attempt).await
             }
             Err(refusal) => {
                 attempt.refuse(&refusal).await;
-                client.say(&refusal.respond(Some(attempt.to()), request.wants_json())).await
+                client.send_and_close(&refusal.response(Some(attempt.destination()), request.wants_json())).await
             }
         }
     }
 
     async fn serve_socks<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &self,
-        mut client: Client<R, W>,
+        mut client: ClientStream<R, W>,
     ) -> io::Result<()> {
-        let wanted = socks::wanted(&mut client.source, &mut client.sink);
-        let wanted = match timeout(self.gate.limits.head_timeout, wanted).await {
-            Ok(Ok(wanted)) => wanted,
-            Ok(Err(SocksError::Rejected(Rejected { answer, what, wanted }))) => {
-                let mut glimpse = Glimpse::of_protocol("SOCKS5");
-                if let Some(wanted) = wanted {
-                    (glimpse.host, glimpse.port) = (wanted.host, wanted.port);
+        let target = socks::read_target(&mut client.source, &mut client.sink);
+        let target = match timeout(self.connector.limits.head_timeout, target).await {
+            Ok(Ok(target)) => target,
+            Ok(Err(SocksError::Rejected(SocksRejection { reply, reason, target }))) => {
+                let mut sniffed = SniffedRequest::from_protocol("SOCKS5");
+                if let Some(target) = target {
+                    (sniffed.host, sniffed.port) = (target.host, target.port);
                 }
-                self.glimpsed(&glimpse).refuse(&Refusal::Malformed(what.to_owned())).await;
-                return client.say(&answer).await;
+                self.sniffed_attempt(&sniffed).refuse(&Refusal::Malformed(reason.to_owned())).await;
+                return client.send_and_close(&reply).await;
             }
             Ok(Err(SocksError::Io(error))) => return Err(error),
             Ok(Err(SocksError::Closed)) => return Ok(()),
             Err(_) => {
-                self.glimpsed(&Glimpse::of_protocol("SOCKS5")).refuse(&Refusal::TooSlow).await;
+                self.sniffed_attempt(&SniffedRequest::from_protocol("SOCKS5")).refuse(&Refusal::TooSlow).await;
                 return Ok(());
             }
         };
-        let question = self.gate.as_wide_as_allowed(&Question::tunnel(&wanted.host, wanted.port));
-        let mut attempt = self.attempt(&question, "SOCKS5");
-        match self.open_tunnel(&mut attempt, &question).await {
+        let query = self.connector.widen_to_raw(&AccessQuery::tunnel(&target.host, target.port));
+        let mut attempt = self.attempt(&query, "SOCKS5");
+        match self.open_tunnel(&mut attempt, &query).await {
             Ok(tunnel) => {
-                client.sink.write_all(&Reply::Succeeded.bytes()).await?;
-                self.serve_tunnel(client, tunnel, &question, attempt).await
+                client.sink.write_all(&SocksReply::Succeeded.bytes()).await?;
+                self.serve_tunnel(client, tunnel, &query, attempt).await
             }
             Err(refusal) => {
                 attempt.refuse(&refusal).await;
-                client.say(&Reply::of(&refusal).bytes()).await
+                client.send_and_close(&SocksReply::from_refusal(&refusal).bytes()).await
             }
         }
     }
 
-    /// What a request asks of the policy, and the attempt that it is.
-    fn asked(&self, request: &Request) -> (Question, Attempt) {
-        let question = request.question();
-        let attempt = self.attempt(&question, &request.method);
+    /// Returns the query for the policy and the attempt of a request.
+    fn query_and_attempt(&self, request: &ProxyRequest) -> (AccessQuery, Attempt) {
+        let query = request.access_query();
+        let attempt = self.attempt(&query, &request.method);
         match &request.target {
-            Target::Resource { path, .. } => (question, attempt.with_path(path)),
-            Target::Tunnel { .. } => (question, attempt),
+            RequestTarget::Resource { path, .. } => (query, attempt.with_path(path)),
+            RequestTarget::Tunnel { .. } => (query, attempt),
         }
     }
 
-    /// The attempt that something seems to be which is no request.
-    fn glimpsed(&self, glimpse: &Glimpse) -> Attempt {
-        let to = (glimpse.host.as_str(), glimpse.port);
-        let attempt = Attempt::new(self.recorder.clone(), (self.turn)(), to, &glimpse.method);
-        match &glimpse.path {
+    /// Returns the attempt of an invalid request, for its record.
+    fn sniffed_attempt(&self, sniffed: &SniffedRequest) -> Attempt {
+        let to = (sniffed.host.as_str(), sniffed.port);
+        let attempt = Attempt::new(self.recorder.clone(), (self.turn)(), to, &sniffed.method);
+        match &sniffed.path {
             Some(path) => attempt.with_path(path),
             None => attempt,
         }
     }
 
-    fn attempt(&self, question: &Question, method: &str) -> Attempt {
-        let to = (question.host.as_str(), question.port);
+    fn attempt(&self, query: &AccessQuery, method: &str) -> Attempt {
+        let to = (query.host.as_str(), query.port);
         Attempt::new(self.recorder.clone(), (self.turn)(), to, method)
     }
 
-    /// A tunnel, if one may stand. One that is opened calls nobody yet: what is asked for in it is not known.
-    async fn open_tunnel(&self, attempt: &mut Attempt, question: &Question) -> Result<Tunnel, Refusal> {
-        if !self.gate.intercepts(question) {
-            return self.open(attempt, question).await.map(|(stream, endpoint)| Tunnel::Carried(stream, endpoint));
+    /// Opens a tunnel if the policy allows it. An intercepted tunnel connects later, for each request in it.
+    async fn open_tunnel(&self, attempt: &mut Attempt, query: &AccessQuery) -> Result<Tunnel, Refusal> {
+        if !self.connector.intercepts(query) {
+            return self.connect(attempt, query).await.map(|(stream, endpoint)| Tunnel::Forwarded(stream, endpoint));
         }
-        let (endpoint, rule) = self.gate.decide_opening(question)?;
-        let authority = self.outfit.authority.clone().ok_or_else(|| {
-            let rule = format!("TLS to `{endpoint}` is opened (net.intercept), and this session began without that");
-            Refusal::built_in(rule, "begin a new session with this policy")
+        let (endpoint, rule) = self.connector.decide_interception(query)?;
+        let session_ca = self.credentials.session_ca.clone().ok_or_else(|| {
+            let rule =
+                format!("TLS to `{endpoint}` is intercepted (net.intercept), but the session started without it");
+            Refusal::built_in(rule, "start a new session with this policy")
         })?;
-        Ok(Tunnel::Opened(authority, endpoint, rule))
+        Ok(Tunnel::Intercepted(session_ca, endpoint, rule))
     }
 
-    /// Decides, looks up, judges and calls, in that order.
-    async fn open(&self, attempt: &mut Attempt, question: &Question) -> Result<(TcpStream, Endpoint), Refusal> {
-        let (endpoint, rule) = self.gate.decide(question)?;
+    /// Decides, looks up the name, checks the addresses and connects, in this order.
+    async fn connect(&self, attempt: &mut Attempt, query: &AccessQuery) -> Result<(TcpStream, Endpoint), Refusal> {
+        let (endpoint, rule) = self.connector.decide(query)?;
         attempt.allow(&endpoint, &rule);
-        let addresses = self.gate.addresses(&endpoint).await?;
-        let (stream, address) = self.gate.connect(&addresses).await?;
-        attempt.dial(address);
+        let addresses = self.connector.addresses(&endpoint).await?;
+        let (stream, address) = self.connector.connect(&addresses).await?;
+        attempt.set_address(address);
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
@@ -249,95 +252,98 @@ impl Desk {
 
     async fn serve_tunnel<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &self,
-        mut client: Client<R, W>,
+        mut client: ClientStream<R, W>,
         tunnel: Tunnel,
-        question: &Question,
+        query: &AccessQuery,
         mut attempt: Attempt,
     ) -> io::Result<()> {
         let (upstream, endpoint) = match tunnel {
-            Tunnel::Carried(upstream, endpoint) => (upstream, endpoint),
-            Tunnel::Opened(authority, endpoint, rule) => {
-                return self.serve_opened(client, (&authority, &endpoint, &rule), attempt).await;
+            Tunnel::Forwarded(upstream, endpoint) => (upstream, endpoint),
+            Tunnel::Intercepted(session_ca, endpoint, rule) => {
+                return self.serve_intercepted(client, (&session_ca, &endpoint, &rule), attempt).await;
             }
         };
         let traffic = attempt.traffic();
-        let carried = async {
-            if question.raw {
+        let forwarded = async {
+            if query.raw {
                 return tunnel::carry_raw(&mut client, upstream, &traffic).await;
             }
-            tunnel::carry(&mut client, upstream, &endpoint, &self.gate, &traffic).await
+            tunnel::carry(&mut client, upstream, &endpoint, &self.connector, &traffic).await
         };
-        match self.gate.guard(question, &traffic, carried).await {
+        match self.connector.guard(query, &traffic, forwarded).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(TunnelError::Refused(refusal))) => return refuse_tunnel(client, attempt, &refusal).await,
             Ok(Err(TunnelError::Broken(error))) => attempt.fail(error.to_string()),
-            Err(cut) => attempt.fail(describe(cut)),
+            Err(reason) => attempt.fail(describe_cut(reason)),
         }
         Ok(())
     }
 
-    /// A request that is seen: in the clear, or in TLS that was opened.
+    /// Serves a visible request: over plain HTTP, or inside intercepted TLS.
     pub(crate) async fn serve_resource<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &self,
-        mut client: Client<R, W>,
-        request: &Request,
+        mut client: ClientStream<R, W>,
+        request: &ProxyRequest,
     ) -> io::Result<()> {
-        let (question, mut attempt) = self.asked(request);
-        let refusal = match self.exchange(&mut client, request, &question, &mut attempt).await {
-            Ok(Answered::Whole) => return client.farewell().await,
-            Ok(Answered::Cut) => return Ok(()),
+        let (query, mut attempt) = self.query_and_attempt(request);
+        let refusal = match self.exchange(&mut client, request, &query, &mut attempt).await {
+            Ok(ExchangeEnd::Complete) => return client.drain().await,
+            Ok(ExchangeEnd::Cut) => return Ok(()),
             Err(refusal) => refusal,
         };
         attempt.refuse(&refusal).await;
-        client.say(&refusal.respond(Some(attempt.to()), request.wants_json())).await
+        client.send_and_close(&refusal.response(Some(attempt.destination()), request.wants_json())).await
     }
 
-    /// Passes a request and its answer on, as far as that can be done; an error is still to be told to the client.
+    /// Relays a request and its response. If it returns an error, the client still needs an error response.
     async fn exchange<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &self,
-        client: &mut Client<R, W>,
-        request: &Request,
-        question: &Question,
+        client: &mut ClientStream<R, W>,
+        request: &ProxyRequest,
+        query: &AccessQuery,
         attempt: &mut Attempt,
-    ) -> Result<Answered, Refusal> {
+    ) -> Result<ExchangeEnd, Refusal> {
         let framing = request.framing()?;
-        let (upstream, endpoint) = self.open(attempt, question).await?;
-        let dressed = self.dress(request, &endpoint)?;
-        let upstream = match question.request.as_ref().map(|asked| asked.scheme) {
-            Some(Scheme::Https) => Either::Right(self.speak_tls(upstream, &endpoint.host).await?),
+        let (upstream, endpoint) = self.connect(attempt, query).await?;
+        let prepared = self.prepare_request(request, &endpoint)?;
+        let upstream = match query.request.as_ref().map(|request| request.scheme) {
+            Some(Scheme::Https) => Either::Right(self.connect_tls(upstream, &endpoint.host).await?),
             Some(Scheme::Http) | None => Either::Left(upstream),
         };
         let traffic = attempt.traffic();
-        let forwarded = http::forward(client, upstream, (dressed, framing), &endpoint, (&self.gate.limits, &traffic));
-        match self.gate.guard(question, &traffic, forwarded).await {
-            Ok(Ok(())) => return Ok(Answered::Whole),
-            Ok(Err(ForwardError::Request(what))) => return Err(Refusal::Malformed(what)),
-            Ok(Err(ForwardError::Answer(why))) => return Err(Refusal::Unreachable(why)),
-            Ok(Err(ForwardError::Broken(why))) => attempt.fail(why),
-            Err(cut) => attempt.fail(describe(cut)),
+        let forwarded =
+            http::forward(client, upstream, (prepared, framing), &endpoint, (&self.connector.limits, &traffic));
+        match self.connector.guard(query, &traffic, forwarded).await {
+            Ok(Ok(())) => return Ok(ExchangeEnd::Complete),
+            Ok(Err(ForwardError::Request(reason))) => return Err(Refusal::Malformed(reason)),
+            Ok(Err(ForwardError::Response(reason))) => return Err(Refusal::Unreachable(reason)),
+            Ok(Err(ForwardError::Broken(reason))) => attempt.fail(reason),
+            Err(reason) => attempt.fail(describe_cut(reason)),
         }
-        Ok(Answered::Cut)
+        Ok(ExchangeEnd::Cut)
     }
 }
 
-/// Tells a client whose tunnel stands already: it waits for a TLS server, or for whoever it took this for.
+/// Refuses after the tunnel was established. The response fits the protocol that the client started to speak.
 pub(crate) async fn refuse_tunnel<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
-    mut client: Client<R, W>,
+    mut client: ClientStream<R, W>,
     mut attempt: Attempt,
     refusal: &Refusal,
 ) -> io::Result<()> {
     attempt.refuse(refusal).await;
-    match client.source.ahead().first() {
-        Some(&TLS_HANDSHAKE) => client.say(TLS_DENIED).await,
-        Some(byte) if byte.is_ascii_uppercase() => client.say(&refusal.respond(Some(attempt.to()), false)).await,
+    match client.source.buffered().first() {
+        Some(&TLS_HANDSHAKE) => client.send_and_close(TLS_DENIED).await,
+        Some(byte) if byte.is_ascii_uppercase() => {
+            client.send_and_close(&refusal.response(Some(attempt.destination()), false)).await
+        }
         _ => Ok(()),
     }
 }
 
-fn describe(cut: Cut) -> String {
-    match cut {
-        Cut::Policy(Refusal::Denied { rule, .. }) => format!("cut: the policy now says {rule}"),
-        Cut::Policy(_) => "cut: the policy no longer allows it".to_owned(),
-        Cut::Idle => "cut: nothing went through for too long".to_owned(),
+fn describe_cut(reason: CutReason) -> String {
+    match reason {
+        CutReason::Policy(Refusal::Denied { rule, .. }) => format!("closed: the policy now says {rule}"),
+        CutReason::Policy(_) => "closed: the policy no longer allows it".to_owned(),
+        CutReason::Idle => "closed: idle for too long".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! As much of TLS as tells who a tunnel is for.
+//! The part of TLS that shows which host a tunnel is for.
 
 mod byte_cursor;
 mod hello;

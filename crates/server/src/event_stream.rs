@@ -1,8 +1,8 @@
-//! Events as they happen, as server-sent events.
+//! Live event streams as server-sent events: the events of one session, or the event feed of all sessions.
 //!
-//! A stream reads the journal and waits for it to grow: it holds one small page, and a reader that is slow
-//! slows nobody but itself. The id of an event is its sequence number, so a client that comes back with
-//! `Last-Event-ID` sees exactly what it missed.
+//! A stream reads from the journal and waits for it to grow. It holds one small batch, so a slow client delays no other
+//! client. The id of a frame is its cursor, so a client that reconnects with `Last-Event-ID` gets exactly the events it
+//! missed.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,62 +15,99 @@ use futures_util::stream::{self, Stream};
 use http::HeaderValue;
 use http::header::CACHE_CONTROL;
 use protocol::{Event, EventBody, TurnId};
-use store::{Journal, JournalTail};
+use serde_json::json;
+use session::{FeedEntry, FeedFilter, FeedFollower, GlobalFeed};
+use store::{FeedCursor, Journal, JournalTail};
 use tokio_util::sync::CancellationToken;
 
-use crate::event_page::{Show, encode};
-use crate::state::AppState;
 use crate::event_filter::EventFilter;
+use crate::event_page::{EventView, encode};
+use crate::state::AppState;
 
-/// How long a client waits before it connects again.
-pub(crate) const RETRY: Duration = Duration::from_secs(2);
-/// So many events are held for one reader.
-pub(crate) const HELD: usize = 32;
+/// Delay before a disconnected client reconnects.
+const RETRY: Duration = Duration::from_secs(2);
+/// Most events in memory for one client.
+const BATCH_EVENTS: usize = 32;
 
-/// Where a stream ends.
-pub(crate) enum Until {
+/// The end of a session's stream.
+pub(crate) enum StreamEnd {
     /// After `session.ended`.
-    SessionEnds,
-    /// With the first event of this turn that ends it or that a person must look at.
-    TurnNeedsSomebody(TurnId),
+    SessionEnded,
+    /// After the first event of this turn that ends the turn or needs a person.
+    TurnNeedsPerson(TurnId),
 }
 
-/// The events after `offset`, as they happen.
-pub(crate) fn follow(state: &AppState, journal: Arc<dyn Journal>, offset: u64, until: Until, show: Show) -> Response {
-    let last = *journal.last().borrow();
-    let mut held = VecDeque::from([Frame::default().retry(RETRY)]);
-    if offset > last && show.events == EventFilter::All {
-        held.push_back(gap(offset, last));
-    }
-    let tail = JournalTail::new(journal, offset.min(last));
-    let reader = Reader { tail, held, until, show, over: false, stopping: state.stopping.clone() };
-    respond(state, reader.frames())
+/// The start of a stream of the event feed.
+pub(crate) enum FeedStart {
+    /// After a known cursor.
+    After(FeedCursor),
+    /// The cursor is unknown: the stream starts with `stream.gap` and then at the beginning.
+    Gap(FeedCursor),
 }
 
-/// Answers with `frames`, and with signs of life where there are none.
-pub(crate) fn respond(
+/// Streams the events of one session after `offset`.
+pub(crate) fn follow_session(
     state: &AppState,
-    frames: impl Stream<Item = Result<Frame, Infallible>> + Send + 'static,
+    journal: Arc<dyn Journal>,
+    offset: u64,
+    end: StreamEnd,
+    view: EventView,
 ) -> Response {
+    let last = *journal.last().borrow();
+    let gap = (offset > last && view.filter == EventFilter::All).then(|| {
+        let data = json!({"offset": offset, "last": last});
+        gap_frame(&last.to_string(), &data)
+    });
+    let tail = JournalTail::new(journal, offset.min(last));
+    respond(state, gap, SessionFrames { tail, end, view, ended: false })
+}
+
+/// Streams the events of all sessions after `start`.
+pub(crate) fn follow_feed(
+    state: &AppState,
+    feed: &Arc<GlobalFeed>,
+    start: FeedStart,
+    filter: FeedFilter,
+    include_raw: bool,
+) -> Response {
+    let (cursor, gap) = match start {
+        FeedStart::After(cursor) => (cursor, None),
+        FeedStart::Gap(unknown) => {
+            let beginning = feed.beginning();
+            let data = json!({"offset": unknown.to_string(), "reason": "unknown_offset"});
+            let gap = gap_frame(&beginning.to_string(), &data);
+            (beginning, Some(gap))
+        }
+    };
+    respond(state, gap, FeedFrames { follower: feed.follow(cursor, filter), include_raw })
+}
+
+fn respond(state: &AppState, gap: Option<Frame>, source: impl FrameSource) -> Response {
+    let pending = std::iter::once(Frame::default().retry(RETRY)).chain(gap).collect();
+    let reader = FrameReader { source, pending, stopping: state.stopping.clone() };
     let keep_alive = KeepAlive::new().interval(state.config.heartbeat).text("heartbeat");
-    let mut response = Sse::new(frames).keep_alive(keep_alive).into_response();
+    let mut response = Sse::new(reader.frames()).keep_alive(keep_alive).into_response();
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    // Proxies that buffer would make a live stream a late one.
+    // Buffering proxies would delay the events.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
-struct Reader {
-    tail: JournalTail,
-    held: VecDeque<Frame>,
-    until: Until,
-    show: Show,
-    over: bool,
+/// A source of frames in batches.
+trait FrameSource: Send + 'static {
+    /// Waits for the next batch, which can be empty; returns `None` at the end of the stream.
+    fn next_batch(&mut self) -> impl Future<Output = Option<Vec<Frame>>> + Send;
+}
+
+/// Returns the frames of a source one by one, until the source ends or the server stops.
+struct FrameReader<S> {
+    source: S,
+    pending: VecDeque<Frame>,
     stopping: CancellationToken,
 }
 
-impl Reader {
+impl<S: FrameSource> FrameReader<S> {
     fn frames(self) -> impl Stream<Item = Result<Frame, Infallible>> {
         stream::unfold(self, |mut reader| async move {
             let frame = reader.next().await?;
@@ -79,45 +116,66 @@ impl Reader {
     }
 
     async fn next(&mut self) -> Option<Frame> {
-        while self.held.is_empty() && !self.over {
-            let stopping = self.stopping.clone();
-            match stopping.run_until_cancelled(self.tail.next(HELD)).await? {
-                Ok(events) if events.is_empty() => self.over = true,
-                Ok(events) => events.into_iter().for_each(|event| self.take(event)),
-                Err(error) => {
-                    tracing::error!(%error, "cannot read the journal for a stream");
-                    self.over = true;
-                }
-            }
+        while self.pending.is_empty() {
+            let batch = self.stopping.run_until_cancelled(self.source.next_batch()).await??;
+            self.pending.extend(batch);
         }
-        self.held.pop_front()
+        self.pending.pop_front()
     }
+}
 
-    fn take(&mut self, event: Event) {
-        if self.over || !self.until.wants(&event) {
-            return;
+/// The frames of one session.
+struct SessionFrames {
+    tail: JournalTail,
+    end: StreamEnd,
+    view: EventView,
+    ended: bool,
+}
+
+impl FrameSource for SessionFrames {
+    async fn next_batch(&mut self) -> Option<Vec<Frame>> {
+        if self.ended {
+            return None;
         }
-        self.over = self.until.ends_with(&event);
-        if self.show.events.has(&event) {
-            self.held.push_back(frame(event, self.show.raw));
+        match self.tail.next(BATCH_EVENTS).await {
+            Ok(events) if events.is_empty() => None,
+            Ok(events) => Some(events.into_iter().filter_map(|event| self.frame(event)).collect()),
+            Err(error) => {
+                tracing::error!(%error, "cannot read the journal for a stream; closing the stream");
+                None
+            }
         }
     }
 }
 
-impl Until {
-    fn wants(&self, event: &Event) -> bool {
+impl SessionFrames {
+    /// Returns the frame of an event that the client gets; `None` for other events and after the end.
+    fn frame(&mut self, event: Event) -> Option<Frame> {
+        if self.ended || !self.end.includes(&event) {
+            return None;
+        }
+        self.ended = self.end.is_reached_by(&event);
+        self.view.filter.includes(&event).then(|| {
+            let cursor = event.sequence.to_string();
+            event_frame(&cursor, event, self.view.include_raw)
+        })
+    }
+}
+
+impl StreamEnd {
+    fn includes(&self, event: &Event) -> bool {
         match self {
-            Self::SessionEnds => true,
-            Self::TurnNeedsSomebody(turn) => event.draft.turn_id.as_ref() == Some(turn) || ends_session(event),
+            Self::SessionEnded => true,
+            Self::TurnNeedsPerson(turn) => event.draft.turn_id.as_ref() == Some(turn) || ends_session(event),
         }
     }
 
-    fn ends_with(&self, event: &Event) -> bool {
+    fn is_reached_by(&self, event: &Event) -> bool {
         match self {
-            Self::SessionEnds => ends_session(event),
-            // What was granted before waits for nobody.
-            Self::TurnNeedsSomebody(_) if is_granted(event) => false,
-            Self::TurnNeedsSomebody(_) => matches!(
+            Self::SessionEnded => ends_session(event),
+            // A grant answers this request, so it needs no person.
+            Self::TurnNeedsPerson(_) if is_granted(event) => false,
+            Self::TurnNeedsPerson(_) => matches!(
                 event.draft.body,
                 EventBody::TurnEnded(_)
                     | EventBody::MessageRemoved(_)
@@ -132,8 +190,8 @@ impl Until {
 
 fn is_granted(event: &Event) -> bool {
     match &event.draft.body {
-        EventBody::PermissionRequested(asked) => {
-            asked.metadata.as_ref().is_some_and(|data| data["granted_by"].is_string())
+        EventBody::PermissionRequested(request) => {
+            request.metadata.as_ref().is_some_and(|data| data["granted_by"].is_string())
         }
         _ => false,
     }
@@ -143,13 +201,41 @@ fn ends_session(event: &Event) -> bool {
     matches!(event.draft.body, EventBody::SessionEnded(_))
 }
 
-fn frame(event: Event, include_raw: bool) -> Frame {
-    let (id, kind) = (event.sequence.to_string(), event.draft.body.kind().to_owned());
-    Frame::default().id(id).event(kind).data(encode(event, include_raw))
+/// The frames of the event feed.
+struct FeedFrames {
+    follower: FeedFollower,
+    include_raw: bool,
 }
 
-/// The client has seen more than there is: it is told, and goes on from what there is.
-fn gap(offset: u64, last: u64) -> Frame {
-    let data = serde_json::json!({"offset": offset, "last": last});
-    Frame::default().event("stream.gap").id(last.to_string()).data(data.to_string())
+impl FrameSource for FeedFrames {
+    async fn next_batch(&mut self) -> Option<Vec<Frame>> {
+        match self.follower.next(BATCH_EVENTS).await {
+            Ok(entries) if entries.is_empty() => None,
+            Ok(entries) => Some(entries.into_iter().map(|entry| feed_frame(entry, self.include_raw)).collect()),
+            Err(error) => {
+                tracing::error!(%error, "cannot read the event feed for a stream; closing the stream");
+                None
+            }
+        }
+    }
+}
+
+fn feed_frame(entry: FeedEntry, include_raw: bool) -> Frame {
+    match entry {
+        FeedEntry::Event(cursor, event) => event_frame(&cursor.to_string(), *event, include_raw),
+        FeedEntry::Lost { spot, session_id, first, last } => {
+            let data = json!({"session_id": session_id, "first": first, "last": last, "reason": "unreadable"});
+            gap_frame(&spot.to_string(), &data)
+        }
+    }
+}
+
+fn event_frame(cursor: &str, event: Event, include_raw: bool) -> Frame {
+    let kind = event.draft.body.kind().to_owned();
+    Frame::default().id(cursor).event(kind).data(encode(event, include_raw))
+}
+
+/// Returns the `stream.gap` frame, which tells the client that events are missing.
+fn gap_frame(cursor: &str, data: &serde_json::Value) -> Frame {
+    Frame::default().id(cursor).event("stream.gap").data(data.to_string())
 }

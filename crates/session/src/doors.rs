@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use agents::PlacedFile;
 use base::EGRESS_PORT;
-use egress::{CERTIFICATES, DnsSockets, LivePolicy, ProxyCredentials};
+use egress::{CA_BUNDLE_PATH, DnsSockets, LivePolicy, ProxyCredentials};
 use gateway::{GatewayIdentity, SessionToken};
 use policy::EffectivePolicy;
 use sandbox::{Sandbox, SandboxError, SandboxPort};
@@ -39,8 +39,8 @@ impl Keys {
 
     /// What is placed in the sandbox.
     pub(crate) fn files(&self) -> Option<PlacedFile> {
-        let authority = self.outfit.authority.as_ref()?;
-        Some(PlacedFile { path: CERTIFICATES.to_owned(), content: authority.bundle() })
+        let authority = self.outfit.session_ca.as_ref()?;
+        Some(PlacedFile { path: CA_BUNDLE_PATH.to_owned(), content: authority.ca_bundle() })
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ::policy::EffectivePolicy;
 use base::EGRESS_PORT;
 use egress::{
-    CERTIFICATES, DnsSockets, Egress, EgressAttachment, EgressIdentity, EgressLimits, LivePolicy, ProxyCredentials,
+    CA_BUNDLE_PATH, DnsSockets, Egress, EgressAttachment, EgressIdentity, EgressLimits, LivePolicy, ProxyCredentials,
     SessionCa,
 };
 use protocol::ProblemCode;
@@ -35,8 +35,8 @@ impl Way {
 
     /// What is placed in the sandbox.
     pub(super) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        let bundle = |authority: &Arc<SessionCa>| (CERTIFICATES.into(), authority.bundle().into_bytes());
-        self.outfit.authority.iter().map(bundle).collect()
+        let bundle = |authority: &Arc<SessionCa>| (CA_BUNDLE_PATH.into(), authority.ca_bundle().into_bytes());
+        self.outfit.session_ca.iter().map(bundle).collect()
     }
 
     /// Where programs look for the proxy, whom they trust, and what they take for keys.
