@@ -46,7 +46,7 @@ impl EgressAttachment {
         let connector = Connector::new(identity.policy, internet, identity.limits);
         let EgressIdentity { session, turn, credentials, dns: names, .. } = identity;
         let names = names.map(DnsServer::new).transpose()?;
-        let proxy = Arc::new(SessionProxy { session, turn, connector: connector, recorder, credentials });
+        let proxy = Arc::new(SessionProxy { session, turn, connector, recorder, credentials });
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn_on(recording, &runtime);
         if let Some(names) = names {

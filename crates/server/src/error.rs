@@ -123,8 +123,8 @@ impl From<ReplaySessionError> for ApiError {
 
 /// Returns the sentence for the client.
 ///
-/// This is the error's own sentence. Where that only names the part that failed, it is the sentence of the cause, which
-/// describes the client's input or a requirement of the machine. Of a policy error it is all findings.
+/// This is usually the error's own sentence. Some errors only name the part that failed: then it is the sentence of the
+/// cause, which describes the client's input or a requirement of the machine. A policy error lists all findings.
 fn session_sentence(error: &SessionError) -> String {
     match error {
         SessionError::Policy(policy) => {
@@ -218,7 +218,7 @@ fn default_hint(problem: &Problem) -> &'static str {
         (ProblemCode::PolicyInvalid, "viv policy schema"),
     ];
     let known = HINTS.iter().find(|(known, _)| known.as_str() == problem.code);
-    // The first shows what the machine lacks, the second what the API accepts.
+    // `doctor` shows missing requirements of the machine, the document shows valid requests.
     let other = if problem.status >= 500 { "viv doctor" } else { "viv api GET /openapi.json" };
     known.map_or(other, |(_, hint)| *hint)
 }
@@ -273,6 +273,13 @@ mod tests {
         assert_eq!((status, problem.code.as_str()), (500, "internal"));
         assert!(!serde_json::to_string(&problem).unwrap().contains("secret"));
         assert!(problem.request_id.is_some());
+    }
+
+    #[test]
+    fn causes_are_not_in_the_problem() {
+        let error = ApiError::storage("cannot store the task", &std::io::Error::other("a path of the host"));
+        assert_eq!(error.problem.detail.as_deref(), Some("cannot store the task"));
+        assert_eq!(error.causes.as_deref(), Some("a path of the host"));
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use crate::idempotency::MAX_KEY;
 /// The parts of the document that do not come from routes.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Vivarium", description = "Coding agents under glass: the session API.", license(name = "Apache-2.0")),
+    info(title = "Vivarium", description = "The session API of Vivarium, which runs coding agents in sandboxes.", license(name = "Apache-2.0")),
     components(schemas(Problem)),
     tags(
         (name = "meta", description = "The server itself."),

@@ -95,7 +95,7 @@ async fn relay_response(
             continue;
         }
         write(sink, &redact(redactors, response.client_head(in_chunks))).await?;
-        let relay = BodyRelay { source, sink, traffic, direction: Direction::Inbound, in_chunks, redactors: redactors };
+        let relay = BodyRelay { source, sink, traffic, direction: Direction::Inbound, in_chunks, redactors };
         relay.run(framing).await.map_err(|error| ForwardError::Broken(error.to_string()))?;
         return sink.shutdown().await.map_err(broken);
     }

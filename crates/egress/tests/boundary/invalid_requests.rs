@@ -67,7 +67,7 @@ fn cases() -> Vec<Case> {
             b"\x05\x01\x02".to_vec(),
             b"\x05\xff",
             ("SOCKS5", "?", 0),
-            "SOCKS5 is spoken without a password",
+            "SOCKS5 authentication",
         ),
         case(
             "SOCKS5 for datagrams",
