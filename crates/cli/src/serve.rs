@@ -48,7 +48,7 @@ pub(crate) async fn carry_out(
     let auth = if arguments.no_auth {
         AuthMode::None
     } else {
-        AuthMode::Kept(vec![token(&token_file)?], Arc::new(tokens::open(&config)?))
+        AuthMode::Stored(vec![token(&token_file)?], Arc::new(tokens::open(&config)?))
     };
     let mut listeners = ServerListeners::default();
     listeners.tcp.push(arguments.listen);
@@ -71,9 +71,9 @@ pub(crate) async fn carry_out(
         options: SessionOptions { normalizer: Some(Arc::new(upstream::normal(&config)?)), ..host::options(&config) },
         audit: Some(directory.audit_log()),
         installer: Some(installer(&config)),
-        elsewhere: Some(elsewhere(&directory)),
-        tasker: Some(task::tasker(&config, &policy, &sessions)),
-        events: EventFilter::named(&arguments.events).unwrap_or_default(),
+        remote_stop: Some(elsewhere(&directory)),
+        task_runner: Some(task::tasker(&config, &policy, &sessions)),
+        events: EventFilter::from_name(&arguments.events).unwrap_or_default(),
         workspace_roots: workspace_roots(&arguments)?,
         hosts: arguments.allow_host.clone(),
         origins: arguments.allow_origin.clone(),
@@ -136,7 +136,7 @@ fn not_bound(error: ServeError) -> Failure {
             let look = format!("ls -l {}", path.display());
             return Failure::of(ProblemCode::ConfigInvalid, &error).help(look);
         }
-        ServeError::OpenToOthers(_) => ProblemCode::InvalidRequest,
+        ServeError::TokenRequired(_) => ProblemCode::InvalidRequest,
         ServeError::Tcp { .. } | ServeError::Unix { .. } => ProblemCode::ProxyBindError,
     };
     Failure::of(code, &error).help("viv serve --listen 127.0.0.1:0")

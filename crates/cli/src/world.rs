@@ -22,9 +22,9 @@ fn credential(config: &Config, name: &str) -> Result<EgressCredential, Failure> 
     let section = config.file.credentials.get(name).ok_or_else(|| config.wrong(&at, "it is not there"))?;
     let found = config.credential(&at, section)?;
     let nowhere = || config.wrong(&at, "it says not where the credential is: key, key_file, key_command or key_env");
-    let mut credential = EgressCredential::named(name, found.ok_or_else(nowhere)?);
+    let mut credential = EgressCredential::from_name(name, found.ok_or_else(nowhere)?);
     if let Some(variable) = &section.variable {
-        if !variable.is_empty() && !EgressCredential::can_be_variable(variable) {
+        if !variable.is_empty() && !EgressCredential::is_valid_variable(variable) {
             return Err(config.wrong(&at, &format!("no placeholder can be in a variable `{variable}`")));
         }
         credential.variable = Some(variable.clone()).filter(|variable| !variable.is_empty());

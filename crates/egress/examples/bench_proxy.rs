@@ -1,7 +1,7 @@
-//! The proxy alone, for its bench: one session, whose journal is a file, and one host, named as benches name it.
+//! The egress proxy alone, for its benchmark: one session with a file journal, and one host.
 //!
-//! `bench_proxy HOST_ADDRESS JOURNAL` prints where it listens and serves until its standard input ends.
-#![expect(clippy::print_stdout, reason = "the bench reads where it listens")]
+//! `bench_proxy HOST_ADDRESS JOURNAL` prints its listening address and serves until its standard input ends.
+#![expect(clippy::print_stdout, reason = "the benchmark reads the listening address")]
 
 use std::error::Error;
 use std::io::{self, Read};
@@ -17,7 +17,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 const POLICY: &str = "version: 1\nnet:\n  enabled: true\n  allowlist: [\"bench.example.com:443\"]\n";
 
-/// Every name is one public address, and that is the host of the bench.
+/// A network in which every name resolves to one public address, which is the benchmark's host.
 struct OneHost(SocketAddr);
 
 impl Internet for OneHost {
@@ -25,8 +25,8 @@ impl Internet for OneHost {
         Box::pin(async { Ok(vec![Ipv4Addr::new(203, 0, 113, 10).into()]) })
     }
 
-    fn is_own(&self, address: IpAddr) -> bool {
-        egress::SystemInternet.is_own(address)
+    fn is_local(&self, address: IpAddr) -> bool {
+        egress::SystemInternet.is_local(address)
     }
 
     fn connect(&self, _: SocketAddr) -> BoxFuture<'_, io::Result<TcpStream>> {
@@ -47,11 +47,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         journal: Arc::new(opened.journal),
         turn: Arc::new(|| None),
         policy: LivePolicy::new(policy::effective(&CeilingLayer::built_in()?, &base, &[])),
-        outfit: ProxyCredentials::default(),
-        names: None,
+        credentials: ProxyCredentials::default(),
+        dns: None,
         limits: EgressLimits::default(),
     };
-    // As many may wait as at a sandbox's listener, which this crate does not know.
+    // The same backlog as a sandbox's listener, whose constant is in another crate.
     let socket = TcpSocket::new_v4()?;
     socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
     let listener = socket.listen(4096)?.into_std()?;

@@ -1,4 +1,4 @@
-//! A session's listener, served until it is closed.
+//! The tasks that serve one session's listener until it is closed.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -9,26 +9,26 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    desk::{self, Desk},
-    gate::Gate,
+    attempt_recorder::AttemptRecorder,
+    connector::Connector,
+    dns::DnsServer,
     identity::EgressIdentity,
     internet::Internet,
-    names::Names,
-    recorder::Recorder,
-    totals::Counters,
+    session_proxy::{self, SessionProxy},
+    totals::EgressCounters,
 };
 
-/// How long to wait when the system has no descriptor left for a connection.
+/// Pause after a failed accept, usually because the process has no free file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves one session's listener.
+/// Handle of the tasks that serve one session's listener.
 ///
-/// Dropped, it stops at once: running connections are cut, and recorded as far as they came.
+/// Dropping it closes all connections at once. Their partial traffic is recorded.
 #[derive(Debug)]
-#[must_use = "dropping it closes the session's way out"]
+#[must_use = "dropping it closes the session's network access"]
 pub struct EgressAttachment {
     closing: CancellationToken,
-    /// The task that accepts, which owns those that serve, and the one that records.
+    /// The accepting task, which owns the connection tasks, the recording task and the DNS server.
     tasks: TaskTracker,
 }
 
@@ -37,27 +37,27 @@ impl EgressAttachment {
         listener: std::net::TcpListener,
         identity: EgressIdentity,
         internet: Arc<dyn Internet>,
-        counters: Arc<Counters>,
+        counters: Arc<EgressCounters>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
-        let (recorder, recording) = Recorder::new(identity.journal, counters, identity.limits.repeat_window);
-        let gate = Gate::new(identity.policy, internet, identity.limits);
-        let EgressIdentity { session, turn, outfit, names, .. } = identity;
-        let names = names.map(Names::new).transpose()?;
-        let desk = Arc::new(Desk { session, turn, gate, recorder, outfit });
+        let (recorder, recording) = AttemptRecorder::new(identity.journal, counters, identity.limits.repeat_window);
+        let connector = Connector::new(identity.policy, internet, identity.limits);
+        let EgressIdentity { session, turn, credentials, dns: names, .. } = identity;
+        let names = names.map(DnsServer::new).transpose()?;
+        let proxy = Arc::new(SessionProxy { session, turn, connector, recorder, credentials });
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn_on(recording, &runtime);
         if let Some(names) = names {
-            tasks.spawn_on(names.serve(desk.clone(), closing.clone()), &runtime);
+            tasks.spawn_on(names.serve(proxy.clone(), closing.clone()), &runtime);
         }
-        tasks.spawn_on(accept(listener, desk, closing.clone()), &runtime);
+        tasks.spawn_on(accept(listener, proxy, closing.clone()), &runtime);
         Ok(Self { closing, tasks })
     }
 
-    /// Takes no more connections, cuts those that run, and returns when all of them are recorded: after this
-    /// the proxy writes nothing more into the journal.
+    /// Closes the listener and all connections, and returns when they are recorded. After this the proxy writes nothing
+    /// more into the journal.
     pub async fn close(self) {
         self.closing.cancel();
         self.tasks.close();
@@ -71,8 +71,8 @@ impl Drop for EgressAttachment {
     }
 }
 
-async fn accept(listener: TcpListener, desk: Arc<Desk>, closing: CancellationToken) {
-    let limit = desk.gate.limits.connections;
+async fn accept(listener: TcpListener, proxy: Arc<SessionProxy>, closing: CancellationToken) {
+    let limit = proxy.connector.limits.connections;
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -80,10 +80,10 @@ async fn accept(listener: TcpListener, desk: Arc<Desk>, closing: CancellationTok
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < limit => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(connection(stream, desk.clone()));
+                    connections.spawn(connection(stream, proxy.clone()));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, session = %desk.session, "cannot accept a connection");
+                    tracing::warn!(%error, session = %proxy.session, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -93,12 +93,12 @@ async fn accept(listener: TcpListener, desk: Arc<Desk>, closing: CancellationTok
     connections.shutdown().await;
 }
 
-async fn connection(stream: TcpStream, desk: Arc<Desk>) {
-    // Without it small frames wait for acknowledgements, 40 ms each.
+async fn connection(stream: TcpStream, proxy: Arc<SessionProxy>) {
+    // Without TCP_NODELAY small writes can wait 40 ms for an acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    if let Err(error) = desk::serve(stream, &desk).await {
-        tracing::debug!(%error, session = %desk.session, "a connection ended badly");
+    if let Err(error) = session_proxy::serve(stream, &proxy).await {
+        tracing::debug!(%error, session = %proxy.session, "connection failed");
     }
 }

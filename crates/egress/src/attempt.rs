@@ -1,4 +1,4 @@
-//! One attempt to reach something, from the question to its record.
+//! One attempt of a sandbox to reach a host, from the request to its record.
 
 use std::{
     sync::{
@@ -11,14 +11,14 @@ use std::{
 use policy::{Endpoint, RuleRef};
 use protocol::{EgressConnection, TurnId};
 
-use crate::{recorder::Recorder, refusal::Refusal};
+use crate::{attempt_recorder::AttemptRecorder, refusal::Refusal};
 
-/// Characters that are recorded of what a client sent, which can be as long as it likes.
+/// Longest recorded texts, in characters. Clients can send texts of any length.
 const HOST_CHARS: usize = 255;
 const METHOD_CHARS: usize = 32;
 const PATH_CHARS: usize = 1024;
 
-/// Bytes that went through a connection, counted while it runs.
+/// Byte counts of a running connection.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     sent: AtomicU64,
@@ -26,57 +26,62 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Counts bytes that left the sandbox.
+    /// Adds bytes sent by the sandbox.
     pub(crate) fn add_sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts bytes that came in.
+    /// Adds bytes received by the sandbox.
     pub(crate) fn add_received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Both together: it stands still while nothing happens.
+    /// Returns the sum of both directions. It does not change while the connection is idle.
     pub(crate) fn total(&self) -> u64 {
         self.sent.load(Ordering::Relaxed) + self.received.load(Ordering::Relaxed)
     }
 }
 
-/// An attempt. Once allowed, its end is recorded whatever becomes of the task that serves it.
+/// One attempt. After [`Attempt::allow`] its end is always recorded: dropping it writes the record.
 pub(crate) struct Attempt {
-    recorder: Recorder,
+    recorder: AttemptRecorder,
     turn: Option<TurnId>,
     connection: EgressConnection,
     started: Instant,
     traffic: Arc<Traffic>,
-    state: State,
+    state: AttemptState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum AttemptState {
     Undecided,
     Allowed,
     Recorded,
 }
 
 impl Attempt {
-    /// Somebody asks for `host` and `port`, both as they were written.
-    pub(crate) fn new(recorder: Recorder, turn: Option<TurnId>, (host, port): (&str, u16), method: &str) -> Self {
-        let (host, method) = (first(host, HOST_CHARS), Some(first(method, METHOD_CHARS)));
+    /// Returns an undecided attempt to reach `host` and `port`, as the client wrote them.
+    pub(crate) fn new(
+        recorder: AttemptRecorder,
+        turn: Option<TurnId>,
+        (host, port): (&str, u16),
+        method: &str,
+    ) -> Self {
+        let (host, method) = (truncate(host, HOST_CHARS), Some(truncate(method, METHOD_CHARS)));
         let connection = EgressConnection { host, port, method, ..EgressConnection::default() };
         let (started, traffic) = (Instant::now(), Arc::default());
-        Self { recorder, turn, connection, started, traffic, state: State::Undecided }
+        Self { recorder, turn, connection, started, traffic, state: AttemptState::Undecided }
     }
 
-    /// Says which path was asked for. A query is left out: it is where secrets stand.
+    /// Sets the requested path without its query, because queries can contain secrets.
     pub(crate) fn with_path(mut self, path: &str) -> Self {
         let path = path.split('?').next().unwrap_or(path);
-        self.connection.path = Some(first(path, PATH_CHARS));
+        self.connection.path = Some(truncate(path, PATH_CHARS));
         self
     }
 
-    /// What was asked for, for messages; what is asked of the policy is the whole of it.
-    pub(crate) fn to(&self) -> (&str, u16) {
+    /// Returns the destination for messages. The host can be truncated, so the policy does not use it.
+    pub(crate) fn destination(&self) -> (&str, u16) {
         (&self.connection.host, self.connection.port)
     }
 
@@ -84,48 +89,48 @@ impl Attempt {
         self.traffic.clone()
     }
 
-    /// The policy said yes; from here on the attempt is an allowed connection.
+    /// Marks the attempt as an allowed connection.
     pub(crate) fn allow(&mut self, endpoint: &Endpoint, rule: &RuleRef) {
         self.connection.host = endpoint.host.to_string();
         self.connection.rule = rule.to_string();
-        self.state = State::Allowed;
+        self.state = AttemptState::Allowed;
     }
 
-    /// Says which address is called.
-    pub(crate) fn dial(&mut self, address: std::net::SocketAddr) {
+    /// Sets the address that the proxy connected to.
+    pub(crate) fn set_address(&mut self, address: std::net::SocketAddr) {
         self.connection.address = Some(address.to_string());
     }
 
-    /// Says why an allowed connection failed, or was cut.
-    pub(crate) fn fail(&mut self, why: impl Into<String>) {
-        self.connection.error = Some(why.into());
+    /// Sets the reason why an allowed connection failed or was closed early.
+    pub(crate) fn fail(&mut self, reason: impl Into<String>) {
+        self.connection.error = Some(reason.into());
     }
 
-    /// Records what became of it before its client is told.
+    /// Records the refusal. Call it before the client gets the refusal.
     pub(crate) async fn refuse(&mut self, refusal: &Refusal) {
         match refusal {
             Refusal::Denied { rule, .. } => {
                 self.connection.rule = rule.to_string();
                 self.deny().await;
             }
-            Refusal::Malformed(_) | Refusal::TooLarge | Refusal::TooSlow if self.state == State::Undecided => {
-                self.connection.rule = format!("{} (built-in)", refusal.what());
+            Refusal::Malformed(_) | Refusal::TooLarge | Refusal::TooSlow if self.state == AttemptState::Undecided => {
+                self.connection.rule = format!("{} (built-in)", refusal.reason());
                 self.deny().await;
             }
-            Refusal::Unreachable(why) | Refusal::NoAnswer(why) => self.fail(why),
-            Refusal::Malformed(_) | Refusal::TooLarge | Refusal::TooSlow => self.fail(refusal.what()),
+            Refusal::Unreachable(reason) | Refusal::NoAnswer(reason) => self.fail(reason),
+            Refusal::Malformed(_) | Refusal::TooLarge | Refusal::TooSlow => self.fail(refusal.reason()),
         }
     }
 
     async fn deny(&mut self) {
-        self.state = State::Recorded;
+        self.state = AttemptState::Recorded;
         self.recorder.denied(self.connection.clone(), self.turn.clone()).await;
     }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if self.state != State::Allowed {
+        if self.state != AttemptState::Allowed {
             return;
         }
         let mut connection = std::mem::take(&mut self.connection);
@@ -136,6 +141,6 @@ impl Drop for Attempt {
     }
 }
 
-fn first(text: &str, characters: usize) -> String {
+fn truncate(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
 }

@@ -1,34 +1,35 @@
-//! A credential of the host, and what stands for it inside.
+//! A credential of the host, and its placeholder inside the sandbox.
 
 use secret::Secret;
 
-/// Variables that programs inside live by: no placeholder ever takes their place.
-const TAKEN: [&str; 10] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "LANG", "TERM", "IFS"];
+/// Variables that programs depend on. They never hold a placeholder.
+const RESERVED_VARIABLES: [&str; 10] =
+    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "LANG", "TERM", "IFS"];
 
-/// A credential that the proxy sets in headers.
+/// A credential that the proxy injects into headers.
 #[derive(Debug, Clone)]
 pub struct EgressCredential {
-    /// What only the proxy has.
+    /// The secret. Only the proxy has it.
     pub secret: Secret,
-    /// The variable inside that holds a placeholder of the same shape; none where no program looks for one.
+    /// The variable inside that holds a placeholder of the same shape; `None` sets no variable.
     pub variable: Option<String>,
 }
 
 impl EgressCredential {
-    /// The one that a policy calls `name`: its variable has that name in capitals.
-    pub fn named(name: &str, secret: Secret) -> Self {
+    /// Returns the credential `name` of a policy. Its variable is `name` in capitals, if that is a valid variable.
+    pub fn from_name(name: &str, secret: Secret) -> Self {
         let variable = name.to_ascii_uppercase().replace('-', "_");
-        Self { secret, variable: Some(variable).filter(|variable| Self::can_be_variable(variable)) }
+        Self { secret, variable: Some(variable).filter(|variable| Self::is_valid_variable(variable)) }
     }
 
-    /// Whether a placeholder can be in a variable of that name.
-    pub fn can_be_variable(name: &str) -> bool {
+    /// Returns whether a variable `name` may hold a placeholder.
+    pub fn is_valid_variable(name: &str) -> bool {
         let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        let begins = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
-        is_name && begins && !TAKEN.contains(&name) && !name.starts_with("LD_")
+        let starts_well = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+        is_name && starts_well && !RESERVED_VARIABLES.contains(&name) && !name.starts_with("LD_")
     }
 
-    /// The variable and what is in it.
+    /// Returns the variable and its placeholder value.
     pub(crate) fn placeholder(&self) -> Option<(String, String)> {
         Some((self.variable.clone()?, self.secret.placeholder()))
     }
@@ -39,8 +40,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variable_has_the_name_in_capitals_unless_programs_live_by_it() {
-        let variable = |name| EgressCredential::named(name, Secret::new("key")).variable;
+    fn variable_is_the_name_in_capitals_unless_reserved() {
+        let variable = |name| EgressCredential::from_name(name, Secret::new("key")).variable;
         assert_eq!(variable("github-token").as_deref(), Some("GITHUB_TOKEN"));
         assert_eq!(variable("NPM_TOKEN").as_deref(), Some("NPM_TOKEN"));
         for name in ["path", "Home", "ld_preload", "7th"] {

@@ -1,11 +1,11 @@
-//! The variables that tell programs inside about the proxy.
+//! The environment variables that configure programs inside for the proxy.
 
 use std::net::SocketAddr;
 
-/// What to set in the sandbox of a session whose proxy listens on `address`, as seen inside.
+/// Returns the proxy variables for a sandbox whose proxy listens on `address`, as seen inside.
 ///
-/// Every name in both spellings: programs differ. What is on the sandbox's own loopback needs no proxy, and
-/// the proxy would refuse it.
+/// Programs differ, so each name is set in upper and lower case. The sandbox's own loopback needs no proxy, and the
+/// proxy would refuse it.
 pub(crate) fn proxy_environment(address: SocketAddr) -> Vec<(&'static str, String)> {
     let proxy = format!("http://{address}");
     let direct = "localhost,127.0.0.1,::1".to_owned();
@@ -14,13 +14,13 @@ pub(crate) fn proxy_environment(address: SocketAddr) -> Vec<(&'static str, Strin
         variables.push((name, proxy.clone()));
     }
     variables.extend([("NO_PROXY", direct.clone()), ("no_proxy", direct)]);
-    // Node.js reads the variables above only when it is told to.
+    // Node.js reads the variables above only with this setting.
     variables.push(("NODE_USE_ENV_PROXY", "1".to_owned()));
     variables
 }
 
-/// What to set in a sandbox where `bundle` names the certificates to trust. Programs differ, so every name of it.
-pub(crate) fn trust_environment(bundle: &str) -> Vec<(&'static str, String)> {
+/// Returns the variables that name `ca_bundle`, the file of trusted certificates. Each program reads another one.
+pub(crate) fn trust_environment(ca_bundle: &str) -> Vec<(&'static str, String)> {
     let names = [
         "SSL_CERT_FILE",
         "CURL_CA_BUNDLE",
@@ -33,7 +33,7 @@ pub(crate) fn trust_environment(bundle: &str) -> Vec<(&'static str, String)> {
         "DENO_CERT",
         "AWS_CA_BUNDLE",
     ];
-    names.into_iter().map(|name| (name, bundle.to_owned())).collect()
+    names.into_iter().map(|name| (name, ca_bundle.to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_program_finds_the_proxy_and_none_uses_it_for_the_gateway() {
+    fn proxy_is_set_except_for_the_loopback_of_the_gateway() {
         let variables = proxy_environment(([127, 0, 0, 1], 18081).into());
         let value = |name| variables.iter().find(|(found, _)| *found == name).map(|(_, value)| value.as_str());
         assert_eq!(value("https_proxy"), Some("http://127.0.0.1:18081"));

@@ -1,13 +1,13 @@
-//! HTTP/1 as a proxy meets it: read strictly, written anew.
+//! HTTP/1 for the proxy: strict parsing, and rewriting of everything that is forwarded.
 
-mod answer;
 mod body;
 mod forward;
 mod framing;
 mod head;
 mod request;
+mod response_head;
 mod target;
 
 pub(crate) use forward::{ForwardError, forward};
-pub(crate) use request::{Request, SetHeader};
-pub(crate) use target::{Scheme, Target};
+pub(crate) use request::{ProxyRequest, SetHeader};
+pub(crate) use target::{RequestTarget, Scheme};

@@ -1,53 +1,53 @@
-//! Who asks: everything the proxy knows about the session behind a listener.
+//! The identity of the session behind a listener, and its limits.
 
 use std::{sync::Arc, time::Duration};
 
 use protocol::{SessionId, TurnId};
 use store::Journal;
 
-use crate::{live::LivePolicy, names::DnsSockets, outfit::ProxyCredentials};
+use crate::{dns::DnsSockets, live_policy::LivePolicy, proxy_credentials::ProxyCredentials};
 
-/// Tells which turn is running; asked at the start of each attempt.
+/// Returns the running turn; called at the start of each attempt.
 pub type TurnSource = Arc<dyn Fn() -> Option<TurnId> + Send + Sync>;
 
-/// The session a listener belongs to. Nothing a client sends can change it.
+/// The session that a listener belongs to. Nothing that a client sends can change it.
 pub struct EgressIdentity {
     /// The session.
     pub session: SessionId,
-    /// Where its attempts are recorded.
+    /// The journal that records its attempts.
     pub journal: Arc<dyn Journal>,
     /// The turn that is running, for the records.
     pub turn: TurnSource,
-    /// What it may reach, now.
+    /// Its current policy.
     pub policy: LivePolicy,
-    /// What it was given of the host.
-    pub outfit: ProxyCredentials,
-    /// Where it asks for names, if it does.
-    pub names: Option<DnsSockets>,
-    /// What it may use of the proxy.
+    /// Its session CA and credentials.
+    pub credentials: ProxyCredentials,
+    /// The sockets of its DNS server, if it has one.
+    pub dns: Option<DnsSockets>,
+    /// Its limits.
     pub limits: EgressLimits,
 }
 
-/// What one session may use of the proxy, and how long it may take.
+/// The limits of one session at the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EgressLimits {
-    /// Connections open at a time; further ones wait.
+    /// Most open connections; further ones wait.
     pub connections: usize,
-    /// Names looked up at a time; further ones wait.
+    /// Most concurrent name lookups; further ones wait.
     pub lookups: usize,
-    /// Bytes of the head of a request or an answer.
+    /// Most bytes in the head of a request or response.
     pub head_bytes: usize,
-    /// Header lines of a request or an answer.
+    /// Most header lines of a request or response.
     pub header_lines: usize,
-    /// How long a client may take to say what it wants: a head, a greeting, a ClientHello.
+    /// Most time for a client to send a request head, a SOCKS greeting or a ClientHello.
     pub head_timeout: Duration,
-    /// How long a name may take to be looked up.
+    /// Most time for a name lookup.
     pub resolve_timeout: Duration,
-    /// How long one address may take to answer a call.
+    /// Most time to connect to one address.
     pub connect_timeout: Duration,
-    /// How long a connection may carry nothing, either way.
+    /// Most time without traffic in either direction.
     pub idle_timeout: Duration,
-    /// How long repeats of a denial are counted before they are recorded together.
+    /// Window in which repeats of a denial are counted before they are recorded together.
     pub repeat_window: Duration,
 }
 

@@ -1,55 +1,59 @@
-//! Headers that a session's requests carry and the session never sees.
+//! Injection of credentials into the headers of a session's requests (`net.inject`).
 //!
-//! What a client wrote in such a header is replaced, whatever it was; and what the host answers is looked through for the
-//! credential, which is covered with stars. That holds against a host that repeats it as it is, not against one that
-//! encodes it first: so a credential is for a host that is trusted with it.
+//! An injected header replaces the client's. The credential is redacted from the host's response, so that the session
+//! never sees it. This works if the host repeats the credential unchanged, not if it encodes it first: inject a
+//! credential only for hosts that are trusted with it.
 
 use policy::Endpoint;
 use secret::Redactor;
 
 use crate::{
-    desk::Desk,
-    http::{Request, Scheme, SetHeader, Target},
+    http::{ProxyRequest, RequestTarget, Scheme, SetHeader},
     refusal::Refusal,
+    session_proxy::SessionProxy,
 };
 
-/// A request as it goes to its host.
-pub(crate) struct Dressed<'a> {
-    pub(crate) request: &'a Request,
-    /// Headers that are set in place of the client's.
+/// A request with the headers to inject.
+pub(crate) struct PreparedRequest<'a> {
+    pub(crate) request: &'a ProxyRequest,
+    /// Headers that replace the client's.
     pub(crate) headers: Vec<SetHeader>,
-    /// Over the credentials in them.
-    pub(crate) veils: Vec<Redactor>,
+    /// Redactors of the injected credentials.
+    pub(crate) redactors: Vec<Redactor>,
 }
 
-impl Desk {
-    /// Puts on a request what the policy has it carry.
-    pub(crate) fn dress<'a>(&self, request: &'a Request, endpoint: &Endpoint) -> Result<Dressed<'a>, Refusal> {
-        let mut dressed = Dressed { request, headers: Vec::new(), veils: Vec::new() };
-        // On the port of TLS nothing secret is ever said in the clear.
-        let in_the_clear = matches!(request.target, Target::Resource { scheme: Scheme::Http, .. });
-        if in_the_clear && endpoint.port == Scheme::Https.usual_port() {
-            return Ok(dressed);
+impl SessionProxy {
+    /// Returns the request with the headers that the policy injects for `endpoint`.
+    pub(crate) fn prepare_request<'a>(
+        &self,
+        request: &'a ProxyRequest,
+        endpoint: &Endpoint,
+    ) -> Result<PreparedRequest<'a>, Refusal> {
+        let mut prepared = PreparedRequest { request, headers: Vec::new(), redactors: Vec::new() };
+        // On port 443, the port of TLS, a credential is never sent over plain HTTP.
+        let in_the_clear = matches!(request.target, RequestTarget::Resource { scheme: Scheme::Http, .. });
+        if in_the_clear && endpoint.port == Scheme::Https.default_port() {
+            return Ok(prepared);
         }
-        for injection in self.gate.policy.current().injections(endpoint) {
-            let (value, secret) = self.outfit.value(&injection).ok_or_else(|| {
+        for injection in self.connector.policy.current().injections(endpoint) {
+            let (value, secret) = self.credentials.header_value(&injection).ok_or_else(|| {
                 let rule =
                     format!("the credential `{}` (net.inject) was not given to this session", injection.credential);
-                Refusal::built_in(rule, "begin a new session with this policy")
+                Refusal::built_in(rule, "start a new session with this policy")
             })?;
-            dressed.veils.extend(Redactor::new(secret));
-            dressed.headers.push((injection.header, Some(value)));
+            prepared.redactors.extend(Redactor::over(secret));
+            prepared.headers.push((injection.header, Some(value)));
         }
-        if dressed.headers.is_empty() {
-            return Ok(dressed);
+        if prepared.headers.is_empty() {
+            return Ok(prepared);
         }
         if request.method == "TRACE" {
-            let rule = "TRACE would send back the credential that is injected (net.inject)";
+            let rule = "TRACE would return the injected credential (net.inject)";
             return Err(Refusal::built_in(rule, "use another method"));
         }
-        // What is compressed cannot be looked through, and of a part of it nobody knows what stands before.
-        dressed.headers.push(("accept-encoding".to_owned(), Some(b"identity".to_vec())));
-        dressed.headers.extend(["range", "if-range"].map(|name| (name.to_owned(), None)));
-        Ok(dressed)
+        // The redactor cannot search compressed responses, nor a range that could start inside the credential.
+        prepared.headers.push(("accept-encoding".to_owned(), Some(b"identity".to_vec())));
+        prepared.headers.extend(["range", "if-range"].map(|name| (name.to_owned(), None)));
+        Ok(prepared)
     }
 }

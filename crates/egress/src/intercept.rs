@@ -1,8 +1,8 @@
-//! A tunnel in which TLS is opened: the client speaks to us, we speak to the host, and judge what is asked for.
+//! TLS interception: the proxy terminates the client's TLS, decides on the request, and opens its own TLS to the host.
 //!
-//! The tunnel's host is what counts: the certificate is for it, the request goes to it, whatever else is named inside.
-//! HTTP/1.1 is spoken, one request a connection, read by the same strict reader as plain HTTP. Nothing is sent to a
-//! host that cannot show a certificate the host of the sandbox trusts.
+//! Only the tunnel's host counts: the certificate is for that host and the request goes to that host. The protocol is
+//! HTTP/1.1 with one request per connection, parsed by the same strict parser as plain HTTP. Nothing is sent to a host
+//! whose certificate this machine does not trust.
 
 use std::io;
 
@@ -16,57 +16,57 @@ use tokio_rustls::client::TlsStream;
 
 use crate::{
     attempt::Attempt,
-    authority::SessionCa,
-    client::Client,
-    desk::{Desk, refuse_tunnel},
+    client_stream::ClientStream,
     refusal::Refusal,
+    session_ca::SessionCa,
+    session_proxy::{SessionProxy, refuse_tunnel},
     tunnel::{TunnelError, first_hello},
 };
 
-impl Desk {
-    /// Answers a client as the host it opened a tunnel to, and serves what it then asks for.
-    pub(crate) async fn serve_opened<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+impl SessionProxy {
+    /// Accepts TLS in the name of the tunnel's host and serves the request inside.
+    pub(crate) async fn serve_intercepted<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &self,
-        mut client: Client<R, W>,
-        (authority, endpoint, rule): (&SessionCa, &Endpoint, &RuleRef),
+        mut client: ClientStream<R, W>,
+        (session_ca, endpoint, rule): (&SessionCa, &Endpoint, &RuleRef),
         mut attempt: Attempt,
     ) -> io::Result<()> {
-        match first_hello(&mut client.source, endpoint, &self.gate).await {
+        match first_hello(&mut client.source, endpoint, &self.connector).await {
             Ok(_) => {}
             Err(TunnelError::Refused(refusal)) => return refuse_tunnel(client, attempt, &refusal).await,
             Err(TunnelError::Broken(_)) => return Ok(()),
         }
-        let acceptor = authority.acceptor(&endpoint.host).map_err(io::Error::other)?;
-        let limits = &self.gate.limits;
+        let acceptor = session_ca.acceptor(&endpoint.host).map_err(io::Error::other)?;
+        let limits = &self.connector.limits;
         let accepted = timeout(limits.head_timeout, acceptor.accept(client)).await;
         let stream = match accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(stream) => stream,
             Err(error) => {
-                // Most likely it does not trust the certificate: without a record nobody would find out.
+                // Usually the client does not trust the session CA. The record is the only place that shows it.
                 attempt.allow(endpoint, rule);
-                attempt.fail(format!("TLS was opened, and the client did not go on: {error}"));
+                attempt.fail(format!("the client did not accept the intercepted TLS: {error}"));
                 return Ok(());
             }
         };
-        // From here on each request is an attempt of its own; that the tunnel stood is none.
-        let mut client = Client::new(tokio::io::split(stream));
+        // From here on each request is a separate attempt; the tunnel itself is not recorded.
+        let mut client = ClientStream::new(tokio::io::split(stream));
         match self.read_request(&mut client, Some(endpoint)).await? {
             Some(request) => self.serve_resource(client, &request).await,
             None => Ok(()),
         }
     }
 
-    /// Speaks TLS to the host itself, which must be who it should be.
-    pub(crate) async fn speak_tls(&self, stream: TcpStream, host: &Host) -> Result<TlsStream<TcpStream>, Refusal> {
-        let Some(authority) = &self.outfit.authority else {
-            return Err(Refusal::Unreachable("TLS is not opened in this session".to_owned()));
+    /// Opens TLS to the real host; fails if its certificate is not trusted.
+    pub(crate) async fn connect_tls(&self, stream: TcpStream, host: &Host) -> Result<TlsStream<TcpStream>, Refusal> {
+        let Some(session_ca) = &self.credentials.session_ca else {
+            return Err(Refusal::Unreachable("this session does not intercept TLS".to_owned()));
         };
-        match timeout(self.gate.limits.connect_timeout, authority.connect(host, stream)).await {
+        match timeout(self.connector.limits.connect_timeout, session_ca.connect(host, stream)).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => {
-                Err(Refusal::Unreachable(format!("TLS with it failed, and nothing was sent to it ({error})")))
+                Err(Refusal::Unreachable(format!("the TLS handshake failed and nothing was sent ({error})")))
             }
-            Err(_) => Err(Refusal::NoAnswer("it did not speak TLS in time".to_owned())),
+            Err(_) => Err(Refusal::NoAnswer("the TLS handshake timed out".to_owned())),
         }
     }
 }

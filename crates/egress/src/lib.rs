@@ -1,32 +1,32 @@
-//! The way out of a sandbox for everything that is not a model: a proxy that connects to what the policy lists.
+//! The egress proxy: connects a sandbox to the hosts that its policy allows.
 //!
-//! It serves each session's own listener, so the listener is the identity. One rule must stay true: nothing
-//! is looked up and nobody is called before the policy said yes to the very name that is then called.
+//! Each session has its own listener, so the listener identifies the session. Invariant: the proxy looks up a name
+//! and connects to it only after the policy allowed exactly that name.
 //!
-//! Not here: models (`gateway`), what a policy means (`policy`), or who starts a session (`session`).
+//! Not here: model calls (`gateway`), policy evaluation (`policy`), session start (`session`).
 
 mod attachment;
 mod attempt;
-mod authority;
-mod client;
+mod attempt_recorder;
+mod client_stream;
+mod connector;
+mod copy;
 mod credential;
-mod desk;
+mod dns;
 mod environment;
-mod gate;
-mod glimpse;
 mod http;
 mod identity;
 mod inject;
 mod intercept;
 mod internet;
-mod live;
-mod names;
-mod outfit;
-mod pump;
-mod recorder;
+mod live_policy;
+mod peek_reader;
+mod proxy_credentials;
 mod refusal;
+mod session_ca;
+mod session_proxy;
+mod sniffed_request;
 mod socks;
-mod source;
 mod tls;
 mod totals;
 mod tunnel;
@@ -37,64 +37,64 @@ use std::{
 };
 
 use policy::EffectivePolicy;
-use totals::Counters;
+use totals::EgressCounters;
 
 pub use attachment::EgressAttachment;
-pub use authority::{CERTIFICATES, SessionCa, SessionCaError, TrustStore};
 pub use credential::EgressCredential;
+pub use dns::DnsSockets;
 pub use identity::{EgressIdentity, EgressLimits, TurnSource};
 pub use internet::{Internet, SystemInternet};
-pub use live::LivePolicy;
-pub use names::DnsSockets;
-pub use outfit::{CredentialSource, ProxyCredentials, ProxyCredentialsError, TrustSource};
+pub use live_policy::LivePolicy;
+pub use proxy_credentials::{CredentialSource, ProxyCredentials, ProxyCredentialsError, TrustSource};
+pub use session_ca::{CA_BUNDLE_PATH, SessionCa, SessionCaError, TrustStore};
 pub use totals::EgressTotals;
 
 /// The egress proxy of a host: serves the listeners of all its sessions.
 #[derive(Clone)]
 pub struct Egress {
     internet: Arc<dyn Internet>,
-    counters: Arc<Counters>,
+    counters: Arc<EgressCounters>,
     trust: Option<TrustSource>,
     credentials: Option<CredentialSource>,
-    /// What `trust` found out, once.
+    /// The result of `trust`, computed once.
     trusted: Arc<OnceLock<TrustStore>>,
 }
 
 impl Egress {
-    /// A proxy that serves nobody yet and reaches the world through `internet`.
+    /// Returns a proxy without sessions that connects through `internet`.
     pub fn new(internet: Arc<dyn Internet>) -> Self {
         Self { internet, counters: Arc::default(), trust: None, credentials: None, trusted: Arc::default() }
     }
 
-    /// With whom to trust where TLS is opened; without it no session can have that.
+    /// Sets the source of trusted roots. Without it, no session can intercept TLS.
     #[must_use]
-    pub fn trusting(mut self, trust: TrustSource) -> Self {
+    pub fn with_trust(mut self, trust: TrustSource) -> Self {
         self.trust = Some(trust);
         self
     }
 
-    /// With credentials that it may set in headers; without them no policy can ask for one.
+    /// Sets the source of credentials to inject. Without it, a policy that injects a credential is refused.
     #[must_use]
     pub fn with_credentials(mut self, credentials: CredentialSource) -> Self {
         self.credentials = Some(credentials);
         self
     }
 
-    /// What a new session is given: an authority where its policy has TLS opened, and the credentials it names.
-    pub fn outfit(&self, policy: &EffectivePolicy) -> Result<ProxyCredentials, ProxyCredentialsError> {
-        let mut outfit = ProxyCredentials::default();
+    /// Returns the session CA, if `policy` intercepts TLS, and the credentials that `policy` names.
+    pub fn proxy_credentials(&self, policy: &EffectivePolicy) -> Result<ProxyCredentials, ProxyCredentialsError> {
+        let mut credentials = ProxyCredentials::default();
         if !policy.net().intercept.is_empty() {
-            outfit.authority = Some(Arc::new(SessionCa::new(self.trust()?)?));
+            credentials.session_ca = Some(Arc::new(SessionCa::new(self.trust()?)?));
         }
-        let none: CredentialSource = Arc::new(|_| Err("the proxy was given none".to_owned()));
-        outfit.with_credentials(policy, self.credentials.as_ref().unwrap_or(&none))
+        let none: CredentialSource = Arc::new(|_| Err("no credentials are configured".to_owned()));
+        credentials.with_credentials(policy, self.credentials.as_ref().unwrap_or(&none))
     }
 
     fn trust(&self) -> Result<TrustStore, ProxyCredentialsError> {
         if let Some(trust) = self.trusted.get() {
             return Ok(trust.clone());
         }
-        let unknown = || Err(io::Error::other("the proxy was not told whom to trust"));
+        let unknown = || Err(io::Error::other("no trusted roots are configured"));
         let trust = self.trust.as_ref().map_or_else(unknown, |find| find()).map_err(ProxyCredentialsError::Trust)?;
         Ok(self.trusted.get_or_init(|| trust).clone())
     }
@@ -106,14 +106,14 @@ impl Egress {
         EgressAttachment::serve(listener, identity, self.internet.clone(), self.counters.clone())
     }
 
-    /// What it did so far, over all sessions.
+    /// Returns the totals over all sessions since the proxy was created.
     pub fn totals(&self) -> EgressTotals {
         self.counters.read()
     }
 }
 
 impl Default for Egress {
-    /// A proxy that reaches the world as this machine does.
+    /// Returns a proxy that uses the network of this machine.
     fn default() -> Self {
         Self::new(Arc::new(SystemInternet))
     }

@@ -1,39 +1,39 @@
-//! Why something did not leave, and how its client is told.
+//! Refusals: the reason why a request got no connection, and the response to the client.
 
 use policy::{Decision, LayerName, RuleRef};
 use protocol::{Problem, ProblemCode};
 
-/// Characters of the words after a status.
+/// Longest reason phrase after a status, in characters.
 const REASON_CHARS: usize = 200;
 
-/// Why a request got no connection.
+/// The reason why a request got no connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// A rule says no.
+    /// A rule denies it.
     Denied { rule: RuleRef, remedy: String },
-    /// What came is no request to a proxy, or could be read in two ways.
+    /// The request is invalid or ambiguous.
     Malformed(String),
-    /// The head is larger than is read.
+    /// The head exceeds its size limit.
     TooLarge,
-    /// The client took too long to say what it wants.
+    /// The head did not arrive in time.
     TooSlow,
-    /// It may be reached, and cannot be.
+    /// The host is allowed but unreachable.
     Unreachable(String),
-    /// It may be reached, and did not answer in time.
+    /// The host is allowed but did not answer in time.
     NoAnswer(String),
 }
 
 impl Refusal {
-    /// What a decision of the policy means for a client.
-    pub(crate) fn of(decision: Decision) -> Self {
+    /// Returns the refusal for a decision that denies.
+    pub(crate) fn from_decision(decision: Decision) -> Self {
         let remedy = decision.help.unwrap_or_else(|| match decision.rule.layer {
-            LayerName::Ceiling => "this rule holds whatever a policy says; do it another way".to_owned(),
+            LayerName::Ceiling => "no policy can override this rule".to_owned(),
             _ => format!("remove the rule from {}", decision.rule.location()),
         });
         Self::Denied { rule: decision.rule, remedy }
     }
 
-    /// A rule of the proxy itself.
+    /// Returns a denial by a rule of the proxy itself.
     pub(crate) fn built_in(rule: impl Into<String>, remedy: impl Into<String>) -> Self {
         let rule = RuleRef { file: "built-in".to_owned(), line: None, text: rule.into(), layer: LayerName::Ceiling };
         Self::Denied { rule, remedy: remedy.into() }
@@ -59,29 +59,31 @@ impl Refusal {
         }
     }
 
-    /// What is wrong with a request, as far as it is the request's fault.
-    pub(crate) fn what(&self) -> &str {
+    /// Returns the reason as text.
+    pub(crate) fn reason(&self) -> &str {
         match self {
             Self::Denied { rule, .. } => &rule.text,
-            Self::Malformed(what) | Self::Unreachable(what) | Self::NoAnswer(what) => what,
-            Self::TooLarge => "the head of the request is too large",
-            Self::TooSlow => "the head of the request took too long",
+            Self::Malformed(reason) | Self::Unreachable(reason) | Self::NoAnswer(reason) => reason,
+            Self::TooLarge => "the request head is too large",
+            Self::TooSlow => "the request head did not arrive in time",
         }
     }
 
-    /// What happened, in one sentence; `to` is what was asked for, where that is known.
+    /// Returns one sentence for the client; `to` is the destination, if it is known.
     fn sentence(&self, to: Option<(&str, u16)>) -> String {
         let to = to.map_or_else(|| "the request".to_owned(), |(host, port)| format!("`{host}` port {port}"));
         match self {
             Self::Denied { .. } => format!("{to} is not allowed by the policy of this sandbox"),
-            Self::Malformed(what) => format!("{to} was not understood: {what}"),
-            Self::TooLarge | Self::TooSlow => self.what().to_owned(),
-            Self::Unreachable(why) | Self::NoAnswer(why) => format!("{to} is allowed but cannot be reached: {why}"),
+            Self::Malformed(reason) => format!("invalid request for {to}: {reason}"),
+            Self::TooLarge | Self::TooSlow => self.reason().to_owned(),
+            Self::Unreachable(reason) | Self::NoAnswer(reason) => {
+                format!("{to} is allowed but cannot be reached: {reason}")
+            }
         }
     }
 
-    /// The whole answer: text for a person, or a problem document where the client asked for JSON.
-    pub(crate) fn respond(&self, to: Option<(&str, u16)>, json: bool) -> Vec<u8> {
+    /// Encodes the HTTP response: text, or a problem document if the client accepts JSON.
+    pub(crate) fn response(&self, to: Option<(&str, u16)>, json: bool) -> Vec<u8> {
         let (kind, body) = if json {
             ("application/problem+json", self.problem(to))
         } else {
@@ -91,15 +93,15 @@ impl Refusal {
             "HTTP/1.1 {} {}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n\
              x-viv-error: {}\r\n\r\n",
             self.status(),
-            self.reason(),
+            self.status_reason(),
             body.len(),
             self.code().as_str(),
         );
         (head + &body).into_bytes()
     }
 
-    /// The words after the status: all that many clients show of a refused CONNECT.
-    fn reason(&self) -> String {
+    /// Returns the reason phrase. Many clients show nothing else of a refused CONNECT.
+    fn status_reason(&self) -> String {
         let words = match self {
             Self::Denied { rule, .. } => format!("Forbidden by sandbox policy: {rule}"),
             Self::Malformed(_) => "Bad Request".to_owned(),
@@ -114,8 +116,8 @@ impl Refusal {
     fn text(&self, to: Option<(&str, u16)>) -> String {
         let sentence = self.sentence(to);
         let Self::Denied { rule, remedy } = self else { return format!("viv: {sentence}\n") };
-        let (text, place) = (&rule.text, rule.location());
-        format!("viv: {sentence}\n\n  rule:       {text}\n  where:      {place}\n  what to do: {remedy}\n")
+        let (text, location) = (&rule.text, rule.location());
+        format!("viv: {sentence}\n\n  rule:       {text}\n  where:      {location}\n  what to do: {remedy}\n")
     }
 
     fn problem(&self, to: Option<(&str, u16)>) -> String {
@@ -131,7 +133,7 @@ impl Refusal {
             problem.extensions.insert("line".to_owned(), rule.line.into());
             problem = problem.with_hint(remedy);
         }
-        // A document of texts and numbers always has a JSON form.
+        // Texts and numbers always serialize.
         serde_json::to_string(&problem).unwrap_or_default()
     }
 }

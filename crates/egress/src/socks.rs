@@ -1,6 +1,6 @@
-//! SOCKS5 (RFC 1928), as far as it is safe: CONNECT to a name, without a password.
+//! SOCKS5 (RFC 1928): only CONNECT, without a password.
 //!
-//! Names are looked up by us, after the policy said yes; a client that looks them up itself has nobody to ask.
+//! The proxy looks up names, after the policy allowed them.
 
 use std::{
     io,
@@ -9,28 +9,28 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
-use crate::{refusal::Refusal, source::Source};
+use crate::{peek_reader::PeekReader, refusal::Refusal};
 
-/// The first byte of every message.
+/// The first byte of every SOCKS5 message.
 pub(crate) const VERSION: u8 = 5;
-/// That of the version before.
+/// The first byte of every SOCKS4 message.
 pub(crate) const VERSION_4: u8 = 4;
-/// What a client of that version takes for a no.
-pub(crate) const REJECTED_4: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
+/// The SOCKS4 reply "request rejected".
+pub(crate) const SOCKS4_REJECTED: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
 const NO_PASSWORD: u8 = 0;
 const NO_METHOD: u8 = 0xff;
 const CONNECT: u8 = 1;
 
-/// What a client asks for, the host as it was written.
+/// The requested destination, with the host as the client wrote it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct SocksTarget {
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-/// How a client is answered.
+/// The reply code of a SOCKS5 response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum SocksReply {
     Succeeded = 0,
     NotAllowed = 2,
     HostUnreachable = 4,
@@ -38,91 +38,92 @@ pub(crate) enum Reply {
     AddressNotSupported = 8,
 }
 
-impl Reply {
-    /// The answer that fits a refusal best.
-    pub(crate) fn of(refusal: &Refusal) -> Self {
+impl SocksReply {
+    /// Returns the closest reply code for a refusal.
+    pub(crate) fn from_refusal(refusal: &Refusal) -> Self {
         match refusal {
             Refusal::Unreachable(_) | Refusal::NoAnswer(_) => Self::HostUnreachable,
             _ => Self::NotAllowed,
         }
     }
 
-    /// The message; the address in it is ours and tells nothing.
+    /// Encodes the reply. Its address field is unused.
     pub(crate) fn bytes(self) -> [u8; 10] {
         [VERSION, self as u8, 0, 1, 0, 0, 0, 0, 0, 0]
     }
 }
 
-/// Why a client is not served.
+/// Failure to read a SOCKS5 request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocksError {
-    /// It closed before it had said what it wants.
+    /// The client closed before its request was complete.
     #[error("the connection was closed in the middle of a SOCKS5 request")]
     Closed,
-    /// It wants something that is not done here, and is still to be told.
-    #[error("{}", .0.what)]
-    Rejected(Rejected),
-    /// It went away.
-    #[error("cannot speak SOCKS5")]
+    /// The client asks for something unsupported. It still needs the reply.
+    #[error("{}", .0.reason)]
+    Rejected(SocksRejection),
+    /// The connection failed.
+    #[error("SOCKS5 connection failed")]
     Io(#[from] io::Error),
 }
 
-/// A client that is told no.
+/// A rejected SOCKS5 request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Rejected {
-    /// The last thing that is said to it.
-    pub(crate) answer: Vec<u8>,
-    /// What is wrong.
-    pub(crate) what: &'static str,
-    /// What it asked for, where that is known.
-    pub(crate) wanted: Option<Wanted>,
+pub(crate) struct SocksRejection {
+    /// The reply to send.
+    pub(crate) reply: Vec<u8>,
+    /// The reason.
+    pub(crate) reason: &'static str,
+    /// The requested destination, if it is known.
+    pub(crate) target: Option<SocksTarget>,
 }
 
 impl SocksError {
-    fn rejected(answer: &[u8], what: &'static str) -> Self {
-        Self::Rejected(Rejected { answer: answer.to_vec(), what, wanted: None })
+    fn rejected(reply: &[u8], reason: &'static str) -> Self {
+        Self::Rejected(SocksRejection { reply: reply.to_vec(), reason, target: None })
     }
 }
 
-/// Greets a client and reads what it wants.
-pub(crate) async fn wanted(
-    source: &mut Source<impl AsyncRead + Unpin>,
+/// Answers the greeting and returns the requested destination.
+pub(crate) async fn read_target(
+    source: &mut PeekReader<impl AsyncRead + Unpin>,
     sink: &mut (impl AsyncWrite + Unpin),
-) -> Result<Wanted, SocksError> {
-    let greeting = exactly(source, 2).await?;
-    let methods = exactly(source, greeting[1].into()).await?;
+) -> Result<SocksTarget, SocksError> {
+    let greeting = read_exactly(source, 2).await?;
+    let methods = read_exactly(source, greeting[1].into()).await?;
     if !methods.contains(&NO_PASSWORD) {
-        return Err(SocksError::rejected(&[VERSION, NO_METHOD], "SOCKS5 is spoken without a password here"));
+        return Err(SocksError::rejected(&[VERSION, NO_METHOD], "SOCKS5 authentication is not supported"));
     }
     sink.write_all(&[VERSION, NO_PASSWORD]).await?;
-    let request = exactly(source, 4).await?;
+    let request = read_exactly(source, 4).await?;
     if request[0] != VERSION || request[2] != 0 {
-        return Err(SocksError::rejected(&[], "no SOCKS5 request follows the greeting"));
+        return Err(SocksError::rejected(&[], "invalid SOCKS5 request after the greeting"));
     }
     let host = match request[3] {
-        1 => Ipv4Addr::from(<[u8; 4]>::try_from(exactly(source, 4).await?).unwrap_or_default()).to_string(),
-        4 => Ipv6Addr::from(<[u8; 16]>::try_from(exactly(source, 16).await?).unwrap_or_default()).to_string(),
+        1 => Ipv4Addr::from(<[u8; 4]>::try_from(read_exactly(source, 4).await?).unwrap_or_default()).to_string(),
+        4 => Ipv6Addr::from(<[u8; 16]>::try_from(read_exactly(source, 16).await?).unwrap_or_default()).to_string(),
         3 => {
-            let length = exactly(source, 1).await?[0];
-            // Bytes that are no text make a name no policy can allow, which is then told like any other.
-            String::from_utf8_lossy(&exactly(source, length.into()).await?).into_owned()
+            let length = read_exactly(source, 1).await?[0];
+            // Invalid UTF-8 becomes a name that no policy can allow, and is denied like any other.
+            String::from_utf8_lossy(&read_exactly(source, length.into()).await?).into_owned()
         }
         _ => {
-            return Err(SocksError::rejected(&Reply::AddressNotSupported.bytes(), "no such kind of address in SOCKS5"));
+            return Err(SocksError::rejected(&SocksReply::AddressNotSupported.bytes(), "unknown SOCKS5 address type"));
         }
     };
-    let port = exactly(source, 2).await?;
-    let wanted = Wanted { host, port: u16::from_be_bytes([port[0], port[1]]) };
-    // BIND and UDP ASSOCIATE would be ways in and out that nobody looks at.
+    let port = read_exactly(source, 2).await?;
+    let target = SocksTarget { host, port: u16::from_be_bytes([port[0], port[1]]) };
+    // BIND and UDP ASSOCIATE would open paths that the policy does not check.
     if request[1] != CONNECT {
-        let (answer, what) = (Reply::CommandNotSupported.bytes().to_vec(), "of SOCKS5 only CONNECT is served");
-        return Err(SocksError::Rejected(Rejected { answer, what, wanted: Some(wanted) }));
+        let (reply, reason) =
+            (SocksReply::CommandNotSupported.bytes().to_vec(), "only the SOCKS5 command CONNECT is supported");
+        return Err(SocksError::Rejected(SocksRejection { reply, reason, target: Some(target) }));
     }
-    Ok(wanted)
+    Ok(target)
 }
 
-async fn exactly(source: &mut Source<impl AsyncRead + Unpin>, count: usize) -> Result<Vec<u8>, SocksError> {
-    if !source.has(count).await? {
+async fn read_exactly(source: &mut PeekReader<impl AsyncRead + Unpin>, count: usize) -> Result<Vec<u8>, SocksError> {
+    if !source.fill_to(count).await? {
         return Err(SocksError::Closed);
     }
     Ok(source.take(count))
@@ -134,42 +135,42 @@ mod tests {
 
     use super::*;
 
-    async fn ask(bytes: &[u8]) -> (Result<Wanted, SocksError>, Vec<u8>) {
-        let mut said = Vec::new();
-        (wanted(&mut Source::new(bytes), &mut said).await, said)
+    async fn read(bytes: &[u8]) -> (Result<SocksTarget, SocksError>, Vec<u8>) {
+        let mut sent = Vec::new();
+        (read_target(&mut PeekReader::new(bytes), &mut sent).await, sent)
     }
 
     #[tokio::test]
-    async fn a_name_or_an_address_is_read_as_it_was_written() {
-        let (wanted, said) = ask(b"\x05\x02\x02\x00\x05\x01\x00\x03\x09a\0.exampl\x01\xbb").await;
-        assert_eq!(wanted.unwrap(), Wanted { host: "a\0.exampl".into(), port: 443 });
-        assert_eq!(said, [5, 0]);
-        let (wanted, _) = ask(b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50").await;
-        assert_eq!(wanted.unwrap(), Wanted { host: "127.0.0.1".into(), port: 80 });
+    async fn name_or_address_is_returned_unchanged() {
+        let (target, sent) = read(b"\x05\x02\x02\x00\x05\x01\x00\x03\x09a\0.exampl\x01\xbb").await;
+        assert_eq!(target.unwrap(), SocksTarget { host: "a\0.exampl".into(), port: 443 });
+        assert_eq!(sent, [5, 0]);
+        let (target, _) = read(b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50").await;
+        assert_eq!(target.unwrap(), SocksTarget { host: "127.0.0.1".into(), port: 80 });
     }
 
     #[tokio::test]
-    async fn passwords_and_other_commands_are_not_taken() {
-        let rejected = |asked: (Result<Wanted, SocksError>, Vec<u8>)| match asked.0 {
+    async fn passwords_and_other_commands_are_rejected() {
+        let rejected = |result: (Result<SocksTarget, SocksError>, Vec<u8>)| match result.0 {
             Err(SocksError::Rejected(rejected)) => rejected,
             other => panic!("{other:?}"),
         };
-        assert_eq!(rejected(ask(b"\x05\x01\x02").await).answer, [5, 0xff]);
+        assert_eq!(rejected(read(b"\x05\x01\x02").await).reply, [5, 0xff]);
         for command in [b"\x02", b"\x03", b"\x00"] {
             let bytes = [b"\x05\x01\x00\x05", &command[..], b"\x00\x03\x01a\x00\x50"].concat();
-            let rejected = rejected(ask(&bytes).await);
-            assert_eq!(rejected.answer, Reply::CommandNotSupported.bytes());
-            assert_eq!(rejected.wanted, Some(Wanted { host: "a".into(), port: 80 }));
+            let rejected = rejected(read(&bytes).await);
+            assert_eq!(rejected.reply, SocksReply::CommandNotSupported.bytes());
+            assert_eq!(rejected.target, Some(SocksTarget { host: "a".into(), port: 80 }));
         }
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn any_bytes_are_parsed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let greeted = [b"\x05\x01\x00\x05", &bytes[..]].concat();
             for bytes in [&bytes, &greeted] {
-                let _ = runtime.block_on(ask(bytes));
+                let _ = runtime.block_on(read(bytes));
             }
         }
     }

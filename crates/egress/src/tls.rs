@@ -1,6 +1,6 @@
-//! As much of TLS as tells who a tunnel is for.
+//! The part of TLS that shows which host a tunnel is for.
 
-mod bytes;
+mod byte_cursor;
 mod hello;
 mod retry;
 

@@ -1,27 +1,27 @@
-//! What the proxy of a host did since it started, for the metrics.
+//! Totals of the proxy since it started, for the metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use protocol::EgressConnection;
 
-/// What the proxy did since it started, over all sessions.
+/// Totals of the proxy over all sessions since it started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EgressTotals {
-    /// Attempts that were denied, repeats included.
+    /// Denied attempts, repeats included.
     pub denied: u64,
-    /// Connections that were allowed and are over.
+    /// Allowed connections that have ended.
     pub allowed: u64,
-    /// Those of them that failed or were cut.
+    /// Allowed connections that failed or were closed by the proxy.
     pub failed: u64,
-    /// Bytes that left the sandboxes.
+    /// Bytes sent by sandboxes.
     pub bytes_sent: u64,
-    /// Bytes that came in.
+    /// Bytes received by sandboxes.
     pub bytes_received: u64,
 }
 
 /// The counters behind [`EgressTotals`].
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct EgressCounters {
     denied: AtomicU64,
     allowed: AtomicU64,
     failed: AtomicU64,
@@ -29,7 +29,7 @@ pub(crate) struct Counters {
     received: AtomicU64,
 }
 
-impl Counters {
+impl EgressCounters {
     pub(crate) fn denied(&self) {
         self.denied.fetch_add(1, Ordering::Relaxed);
     }

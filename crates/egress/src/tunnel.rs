@@ -1,4 +1,4 @@
-//! A tunnel: opened for one name, and carrying TLS for that name alone; or anything, where a rule says `raw`.
+//! Tunnels: TLS for exactly the tunnel's host, or any protocol if the rule says `raw`.
 
 use std::io;
 
@@ -11,20 +11,20 @@ use tokio::{
 
 use crate::{
     attempt::Traffic,
-    client::Client,
-    gate::Gate,
-    pump::{Way, one_way},
+    client_stream::ClientStream,
+    connector::Connector,
+    copy::{Direction, copy_one_way},
+    peek_reader::PeekReader,
     refusal::Refusal,
-    source::Source,
     tls::{ClientHello, HelloError, NextRecord, RETRY_BYTES, is_retry, next_record},
 };
 
-/// Why a tunnel ended early.
+/// The reason why a tunnel ended early.
 #[derive(Debug)]
 pub(crate) enum TunnelError {
-    /// What the client sent may not pass. Nothing of it did.
+    /// The client's bytes are not allowed. None of them were forwarded.
     Refused(Refusal),
-    /// One side went away.
+    /// One side failed or closed.
     Broken(io::Error),
 }
 
@@ -34,63 +34,63 @@ impl From<io::Error> for TunnelError {
     }
 }
 
-/// Carries a client's TLS connection to `upstream`, if it is one for `endpoint`.
+/// Forwards a client's TLS connection to `upstream`, if its server name is that of `endpoint`.
 pub(crate) async fn carry(
-    client: &mut Client<impl AsyncRead + Unpin, impl AsyncWrite + Unpin>,
+    client: &mut ClientStream<impl AsyncRead + Unpin, impl AsyncWrite + Unpin>,
     mut upstream: TcpStream,
     endpoint: &Endpoint,
-    gate: &Gate,
+    connector: &Connector,
     traffic: &Traffic,
 ) -> Result<(), TunnelError> {
     let (reader, mut up_sink) = upstream.split();
-    let mut up_source = Source::new(reader);
-    let hello = first_hello(&mut client.source, endpoint, gate).await?;
+    let mut up_source = PeekReader::new(reader);
+    let hello = first_hello(&mut client.source, endpoint, connector).await?;
     let hello = client.source.take(hello);
     up_sink.write_all(&hello).await?;
     traffic.add_sent(hello.len());
 
-    // An alert is shorter than a retry, and the server closes after it.
-    let answered = timeout(gate.limits.connect_timeout, up_source.has(RETRY_BYTES)).await;
+    // The server can also send an alert, which is shorter than a retry, and close.
+    let answered = timeout(connector.limits.connect_timeout, up_source.fill_to(RETRY_BYTES)).await;
     answered.unwrap_or(Err(io::ErrorKind::TimedOut.into()))?;
-    let retry = is_retry(up_source.ahead());
+    let retry = is_retry(up_source.buffered());
     let outward = async {
         if retry {
             second_hello(&mut client.source, &mut up_sink, endpoint, traffic).await?;
         }
-        Ok(one_way(&mut client.source, &mut up_sink, traffic, Way::Out).await?)
+        Ok(copy_one_way(&mut client.source, &mut up_sink, traffic, Direction::Outbound).await?)
     };
-    let inward = async { Ok(one_way(&mut up_source, &mut client.sink, traffic, Way::In).await?) };
+    let inward = async { Ok(copy_one_way(&mut up_source, &mut client.sink, traffic, Direction::Inbound).await?) };
     tokio::try_join!(outward, inward).map(|_| ())
 }
 
-/// Carries whatever either side says, to exactly the address that was judged: whichever side speaks first.
+/// Forwards any bytes in both directions; either side may speak first.
 pub(crate) async fn carry_raw(
-    client: &mut Client<impl AsyncRead + Unpin, impl AsyncWrite + Unpin>,
+    client: &mut ClientStream<impl AsyncRead + Unpin, impl AsyncWrite + Unpin>,
     mut upstream: TcpStream,
     traffic: &Traffic,
 ) -> Result<(), TunnelError> {
     let (reader, mut up_sink) = upstream.split();
-    let mut up_source = Source::new(reader);
-    let outward = one_way(&mut client.source, &mut up_sink, traffic, Way::Out);
-    let inward = one_way(&mut up_source, &mut client.sink, traffic, Way::In);
+    let mut up_source = PeekReader::new(reader);
+    let outward = copy_one_way(&mut client.source, &mut up_sink, traffic, Direction::Outbound);
+    let inward = copy_one_way(&mut up_source, &mut client.sink, traffic, Direction::Inbound);
     tokio::try_join!(outward, inward)?;
     Ok(())
 }
 
-/// Waits for the ClientHello that a tunnel begins with, and returns its length, if it is for `endpoint`.
+/// Waits for the first ClientHello and returns its length; fails if it is not for `endpoint` or too slow.
 pub(crate) async fn first_hello(
-    source: &mut Source<impl AsyncRead + Unpin>,
+    source: &mut PeekReader<impl AsyncRead + Unpin>,
     endpoint: &Endpoint,
-    gate: &Gate,
+    connector: &Connector,
 ) -> Result<usize, TunnelError> {
-    let hello = timeout(gate.limits.head_timeout, hello_for(source, endpoint));
+    let hello = timeout(connector.limits.head_timeout, hello_for(source, endpoint));
     hello.await.unwrap_or(Err(TunnelError::Refused(Refusal::TooSlow)))
 }
 
-/// Looks at the ClientHello that comes next: how long it is, if it is for `endpoint`.
-async fn hello_for(source: &mut Source<impl AsyncRead + Unpin>, endpoint: &Endpoint) -> Result<usize, TunnelError> {
+/// Reads the next ClientHello without consuming it and returns its length; fails if it is not for `endpoint`.
+async fn hello_for(source: &mut PeekReader<impl AsyncRead + Unpin>, endpoint: &Endpoint) -> Result<usize, TunnelError> {
     loop {
-        match ClientHello::read(source.ahead()) {
+        match ClientHello::read(source.buffered()) {
             Ok(Some((hello, length))) => {
                 check(&hello, endpoint).map_err(TunnelError::Refused)?;
                 return Ok(length);
@@ -104,19 +104,19 @@ async fn hello_for(source: &mut Source<impl AsyncRead + Unpin>, endpoint: &Endpo
     }
 }
 
-/// Passes on what a client sends up to its second hello, and that, if it is still for `endpoint`.
+/// Forwards the client's records up to and including its second hello, if that is for `endpoint`.
 async fn second_hello(
-    source: &mut Source<impl AsyncRead + Unpin>,
+    source: &mut PeekReader<impl AsyncRead + Unpin>,
     sink: &mut (impl AsyncWrite + Unpin),
     endpoint: &Endpoint,
     traffic: &Traffic,
 ) -> Result<(), TunnelError> {
     loop {
-        if !source.has(5).await? {
+        if !source.fill_to(5).await? {
             return Ok(());
         }
-        let (bytes, last) = match next_record(source.ahead()) {
-            Some(NextRecord::Other(length)) if source.has(length).await? => (source.take(length), false),
+        let (bytes, last) = match next_record(source.buffered()) {
+            Some(NextRecord::Other(length)) if source.fill_to(length).await? => (source.take(length), false),
             Some(NextRecord::Other(_)) | None => return Ok(()),
             Some(NextRecord::Handshake) => {
                 let length = hello_for(source, endpoint).await?;
@@ -131,18 +131,17 @@ async fn second_hello(
     }
 }
 
-/// A name is asked for by that name; an address cannot be, and so by none.
+/// Checks the server name: it must be the tunnel's host, and absent if the host is an address.
 fn check(hello: &ClientHello, endpoint: &Endpoint) -> Result<(), Refusal> {
-    let remedy = "connect with TLS to the host the tunnel was opened for";
+    let remedy = "use TLS with the server name of the tunnel's host";
     match (&hello.server_name, &endpoint.host) {
-        (Some(named), asked) if named == asked => Ok(()),
+        (Some(named), host) if named == host => Ok(()),
         (None, Host::Address(_)) => Ok(()),
-        (Some(named), asked) => Err(Refusal::built_in(
-            format!("the server name `{named}` in TLS is not the tunnel's host `{asked}`"),
-            remedy,
-        )),
-        (None, asked) => Err(Refusal::built_in(
-            format!("there is no server name in TLS, it must be the tunnel's host `{asked}`"),
+        (Some(named), host) => {
+            Err(Refusal::built_in(format!("the TLS server name `{named}` is not the tunnel's host `{host}`"), remedy))
+        }
+        (None, host) => Err(Refusal::built_in(
+            format!("the TLS server name is missing; it must be the tunnel's host `{host}`"),
             remedy,
         )),
     }
@@ -151,11 +150,11 @@ fn check(hello: &ClientHello, endpoint: &Endpoint) -> Result<(), Refusal> {
 fn refuse(error: HelloError) -> Refusal {
     let remedy = match error {
         HelloError::NotTls => {
-            "speak TLS through the tunnel; for plain HTTP ask the proxy for an `http://` target; for anything else write \
+            "use TLS in the tunnel; for plain HTTP send an `http://` target to the proxy; for other protocols write \
              `raw` before the host under `net.allowlist`"
         }
         HelloError::Malformed(_) => "use a TLS client that follows RFC 8446",
-        HelloError::Hidden => "switch Encrypted Client Hello off in the client",
+        HelloError::EncryptedName => "switch off Encrypted Client Hello in the client",
     };
     Refusal::built_in(error.to_string(), remedy)
 }

@@ -1,7 +1,7 @@
-//! Who may call what.
+//! Access control: the tokens of callers and the scopes that routes require.
 //!
-//! Only the SHA-256 of a token is kept. A caller over the unix socket has shown who it is by its user id.
-//! The token of a session's gateway is none of these: it opens nothing here.
+//! Only the SHA-256 of a token is stored. A caller over the Unix socket is identified by its user id. Session tokens of
+//! the gateway are not valid here.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,29 +18,29 @@ use sha2::{Digest, Sha256};
 use store::TokenStore;
 use subtle::ConstantTimeEq;
 
-use crate::audit::{Call, Noted};
+use crate::audit::{AuditGuard, AuditedCall};
 use crate::error::ApiError;
 use crate::peer::Peer;
 use crate::state::AppState;
 
-/// What a token is good for. Each holds nothing but itself; `Admin` holds all of them.
+/// The part of the API that a token may use. Scopes do not include each other, except that `Admin` includes all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenScope {
-    /// Look at sessions and their events.
+    /// Read sessions and their events.
     Read,
-    /// Make sessions, send messages, interrupt, terminate.
+    /// Create sessions, send messages, interrupt, terminate.
     Drive,
-    /// Answer permissions and questions.
+    /// Answer permission requests and questions.
     Answer,
     /// Everything.
     Admin,
 }
 
 impl TokenScope {
-    /// Every scope there is.
+    /// All scopes.
     pub const ALL: [Self; 4] = [Self::Read, Self::Drive, Self::Answer, Self::Admin];
 
-    /// As it is typed and kept.
+    /// Returns the name of the scope.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -50,13 +50,13 @@ impl TokenScope {
         }
     }
 
-    /// Reads what [`Self::as_str`] writes.
-    pub fn named(name: &str) -> Option<Self> {
+    /// Returns the scope with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.as_str() == name)
     }
 }
 
-/// A token that is recognised, without being known.
+/// A token that is accepted, known only by its digest.
 #[derive(Clone)]
 pub struct AccessToken {
     digest: [u8; 32],
@@ -64,17 +64,17 @@ pub struct AccessToken {
 }
 
 impl AccessToken {
-    /// Recognises `text`, good for `scopes`.
+    /// Returns the token `text` with `scopes`.
     pub fn new(text: &str, scopes: impl Into<Vec<TokenScope>>) -> Self {
         Self { digest: Sha256::digest(text).into(), scopes: scopes.into() }
     }
 
-    /// Recognises the token with this SHA-256.
-    pub fn of_digest(digest: [u8; 32], scopes: impl Into<Vec<TokenScope>>) -> Self {
+    /// Returns the token with this SHA-256.
+    pub fn from_digest(digest: [u8; 32], scopes: impl Into<Vec<TokenScope>>) -> Self {
         Self { digest, scopes: scopes.into() }
     }
 
-    fn is(&self, digest: &[u8; 32]) -> bool {
+    fn matches(&self, digest: &[u8; 32]) -> bool {
         self.digest.ct_eq(digest).into()
     }
 
@@ -85,112 +85,115 @@ impl AccessToken {
 
 impl std::fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Token").field("scopes", &self.scopes).finish_non_exhaustive()
+        f.debug_struct("AccessToken").field("scopes", &self.scopes).finish_non_exhaustive()
     }
 }
 
-/// How callers over TCP show who they are.
+/// The way in which callers over TCP are authenticated.
 #[derive(Debug, Clone)]
 pub enum AuthMode {
-    /// They need not; only where nobody else can connect.
+    /// No authentication; only on loopback addresses.
     None,
-    /// By one of these tokens.
+    /// One of these tokens.
     Tokens(Vec<AccessToken>),
-    /// By one of these, or by one that is kept in the data directory: made and revoked while the server runs.
-    Kept(Vec<AccessToken>, Arc<TokenStore>),
+    /// One of these tokens, or one in the data directory, which can be created and revoked while the server runs.
+    Stored(Vec<AccessToken>, Arc<TokenStore>),
 }
 
 impl AuthMode {
-    /// Whether a caller that presents `header` may do what `scope` covers; who it is, and whether it may do everything.
-    fn admits(&self, header: Option<&str>, scope: TokenScope) -> Result<(String, Trust), ApiError> {
+    /// Returns the name and trust of the caller that sent `header`, if it has `scope`.
+    fn authorize(&self, header: Option<&str>, scope: TokenScope) -> Result<(String, CallerTrust), ApiError> {
         let fixed = match self {
-            // Every process of the machine can be this caller, of whichever user.
-            Self::None => return Ok(("anybody".to_owned(), Trust::Unasked)),
-            Self::Tokens(fixed) | Self::Kept(fixed, _) => fixed,
+            // The caller can be any process of any user on this machine.
+            Self::None => return Ok(("anybody".to_owned(), CallerTrust::Anonymous)),
+            Self::Tokens(fixed) | Self::Stored(fixed, _) => fixed,
         };
-        let presented =
-            header.and_then(credential).ok_or_else(|| ApiError::new(ProblemCode::TokenInvalid, "no token was sent"))?;
+        let presented = header
+            .and_then(bearer_token)
+            .ok_or_else(|| ApiError::new(ProblemCode::TokenInvalid, "the request has no token"))?;
         let digest: [u8; 32] = Sha256::digest(presented).into();
-        // Every token is looked at, so that the time tells nothing about which one came close.
+        // Compares with every token, so that the time does not reveal which one matched.
         let mut found = None;
         for token in fixed {
-            if token.is(&digest) {
+            if token.matches(&digest) {
                 found = Some(token.clone());
             }
         }
         let (who, token) = match found {
             Some(token) => ("the server's own token".to_owned(), token),
-            None => self.kept(&digest)?,
+            None => self.find_stored(&digest)?,
         };
         if token.covers(scope) {
-            let trust = if token.covers(TokenScope::Admin) { Trust::Whole } else { Trust::Bounded };
+            let trust = if token.covers(TokenScope::Admin) { CallerTrust::Full } else { CallerTrust::Limited };
             return Ok((who, trust));
         }
-        Err(ApiError::new(ProblemCode::PermissionDenied, format!("the token is not good for `{}`", scope.as_str())))
+        Err(ApiError::new(
+            ProblemCode::PermissionDenied,
+            format!("the token does not have the scope `{}`", scope.as_str()),
+        ))
     }
 
-    fn kept(&self, digest: &[u8; 32]) -> Result<(String, AccessToken), ApiError> {
-        let Self::Kept(_, tokens) = self else { return Err(unknown_token()) };
+    fn find_stored(&self, digest: &[u8; 32]) -> Result<(String, AccessToken), ApiError> {
+        let Self::Stored(_, tokens) = self else { return Err(unknown_token()) };
         let found = tokens.find(digest).map_err(|error| {
             tracing::error!(%error, "cannot look up a token");
-            ApiError::new(ProblemCode::Internal, "the tokens cannot be read")
+            ApiError::new(ProblemCode::Internal, "cannot read the stored tokens")
         })?;
         let record = found.ok_or_else(unknown_token)?;
-        let scopes: Vec<TokenScope> = record.scopes.iter().filter_map(|scope| TokenScope::named(scope)).collect();
-        Ok((record.id, AccessToken::of_digest(*digest, scopes)))
+        let scopes: Vec<TokenScope> = record.scopes.iter().filter_map(|scope| TokenScope::from_name(scope)).collect();
+        Ok((record.id, AccessToken::from_digest(*digest, scopes)))
     }
 }
 
 fn unknown_token() -> ApiError {
-    ApiError::new(ProblemCode::TokenInvalid, "the token opens nothing here")
+    ApiError::new(ProblemCode::TokenInvalid, "the token is unknown, expired or revoked")
 }
 
-/// The token in an `Authorization` header.
-fn credential(header: &str) -> Option<&str> {
+/// Returns the token in an `Authorization` header.
+fn bearer_token(header: &str) -> Option<&str> {
     let (scheme, token) = header.split_once(' ')?;
     let known = scheme.eq_ignore_ascii_case("bearer") || scheme.eq_ignore_ascii_case("token");
     known.then(|| token.trim()).filter(|token| !token.is_empty())
 }
 
-/// With what of the host a caller is trusted.
+/// The directories of the host that a caller may use as workspaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trust {
-    /// With what its user may reach: it is the user of this server, or shows a token of the scope `admin`.
-    Whole,
-    /// With the same, as long as nothing in particular was opened to callers: nobody is asked for a token, so whoever
-    /// can call may do everything.
-    Unasked,
-    /// With what was opened to callers.
-    Bounded,
+enum CallerTrust {
+    /// Any directory: the caller is the user of this server, or has the scope `admin`.
+    Full,
+    /// Any directory, or the workspace roots if there are some: the server asks for no token.
+    Anonymous,
+    /// Directories inside the workspace roots.
+    Limited,
 }
 
-/// Who was let in; an extension of the request.
+/// The authenticated caller; an extension of the request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
-    /// As it stands in the audit log.
-    pub(crate) who: String,
-    /// The directories of the host it may name.
+    /// The name in the audit log.
+    pub(crate) name: String,
+    /// The directories of the host that it may name.
     workspaces: WorkspaceAccess,
 }
 
 impl Caller {
-    fn new(who: String, trust: Trust, roots: &Arc<[PathBuf]>) -> Self {
+    fn new(who: String, trust: CallerTrust, roots: &Arc<[PathBuf]>) -> Self {
         let workspaces = match trust {
-            Trust::Whole => WorkspaceAccess::Any,
-            Trust::Unasked if roots.is_empty() => WorkspaceAccess::Any,
-            Trust::Unasked | Trust::Bounded => WorkspaceAccess::Within(roots.clone()),
+            CallerTrust::Full => WorkspaceAccess::Any,
+            CallerTrust::Anonymous if roots.is_empty() => WorkspaceAccess::Any,
+            CallerTrust::Anonymous | CallerTrust::Limited => WorkspaceAccess::Within(roots.clone()),
         };
-        Self { who, workspaces }
+        Self { name: who, workspaces }
     }
 
-    /// How sessions of this caller are made.
+    /// Returns `options` with the workspace access of this caller.
     pub(crate) fn options(&self, options: &SessionOptions) -> SessionOptions {
         SessionOptions { workspaces: self.workspaces.clone(), ..options.clone() }
     }
 }
 
-/// Lets through who may look.
-pub(crate) async fn may_read(
+/// Requires the scope `read`.
+pub(crate) async fn require_read(
     State(state): State<AppState>,
     request: Request,
     next: Next,
@@ -198,8 +201,8 @@ pub(crate) async fn may_read(
     check(&state, request, next, TokenScope::Read).await
 }
 
-/// Lets through who may drive.
-pub(crate) async fn may_drive(
+/// Requires the scope `drive`.
+pub(crate) async fn require_drive(
     State(state): State<AppState>,
     request: Request,
     next: Next,
@@ -207,8 +210,8 @@ pub(crate) async fn may_drive(
     check(&state, request, next, TokenScope::Drive).await
 }
 
-/// Lets through who may answer.
-pub(crate) async fn may_answer(
+/// Requires the scope `answer`.
+pub(crate) async fn require_answer(
     State(state): State<AppState>,
     request: Request,
     next: Next,
@@ -216,8 +219,8 @@ pub(crate) async fn may_answer(
     check(&state, request, next, TokenScope::Answer).await
 }
 
-/// Lets through who may do everything.
-pub(crate) async fn may_administer(
+/// Requires the scope `admin`.
+pub(crate) async fn require_admin(
     State(state): State<AppState>,
     request: Request,
     next: Next,
@@ -227,49 +230,49 @@ pub(crate) async fn may_administer(
 
 async fn check(state: &AppState, mut request: Request, next: Next, scope: TokenScope) -> Result<Response, ApiError> {
     let (who, trust) = if request.extensions().get::<Peer>() == Some(&Peer::SameUser) {
-        ("the user of this server".to_owned(), Trust::Whole)
+        ("the user of this server".to_owned(), CallerTrust::Full)
     } else {
         let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        state.config.auth.admits(header, scope)?
+        state.config.auth.authorize(header, scope)?
     };
-    let call = Call::of(&request, who.clone());
+    let call = AuditedCall::from_request(&request, who.clone());
     request.extensions_mut().insert(Caller::new(who, trust, &state.config.workspace_roots));
-    let pass = Pass::of(state, &request, scope);
-    if !call.changes() {
-        return Ok(pass.hold(next.run(request).await));
+    let pass = StreamAccess::of(state, &request, scope);
+    if !call.may_change() {
+        return Ok(pass.end_on_revocation(next.run(request).await));
     }
-    let noted = Noted::new(state.audit.clone(), call);
-    // A client that leaves drops what waits for the answer, and what was begun is done to its end and noted all the same.
-    let done = detach_on_drop(&state.changing, async move {
+    let noted = AuditGuard::new(state.audit.clone(), call);
+    // If the client disconnects, this future is dropped, but the call still runs to its end and is logged.
+    let done = detach_on_drop(&state.running_calls, async move {
         let response = next.run(request).await;
-        noted.answered(response.status());
+        noted.finish(response.status());
         response
     });
-    Ok(pass.hold(done.await))
+    Ok(pass.end_on_revocation(done.await))
 }
 
-/// What let a caller in, as long as it does.
-struct Pass {
-    /// A token that can be taken back while a stream runs; none of the others can.
+/// Ends the streams of a caller whose token is revoked.
+struct StreamAccess {
+    /// The stored token of the caller. Other tokens cannot be revoked while the server runs.
     revocable: Option<(AppState, String, TokenScope)>,
 }
 
-impl Pass {
+impl StreamAccess {
     fn of(state: &AppState, request: &Request, scope: TokenScope) -> Self {
         let over_tcp = request.extensions().get::<Peer>() != Some(&Peer::SameUser);
-        let kept = over_tcp && matches!(state.config.auth, AuthMode::Kept(..));
+        let kept = over_tcp && matches!(state.config.auth, AuthMode::Stored(..));
         let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         Self { revocable: header.filter(|_| kept).map(|header| (state.clone(), header.to_owned(), scope)) }
     }
 
-    /// Ends a stream when the token that opened it is no longer good: it is looked at as often as there is a sign of life.
-    fn hold(self, response: Response) -> Response {
+    /// Ends a stream when its token is no longer valid. The token is checked at every heartbeat.
+    fn end_on_revocation(self, response: Response) -> Response {
         let streams = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
         let Some((state, header, scope)) = self.revocable.filter(|_| streams) else { return response };
         let revoked = Box::pin(async move {
             loop {
                 tokio::time::sleep(state.config.heartbeat).await;
-                if state.config.auth.admits(Some(&header), scope).is_err() {
+                if state.config.auth.authorize(Some(&header), scope).is_err() {
                     return;
                 }
             }
@@ -291,11 +294,11 @@ mod tests {
 
     #[track_caller]
     fn check(header: Option<&str>, scope: TokenScope) -> u16 {
-        auth().admits(header, scope).map_or_else(|error| error.status(), |_| 200)
+        auth().authorize(header, scope).map_or_else(|error| error.status(), |_| 200)
     }
 
     #[test]
-    fn a_token_opens_what_it_is_good_for() {
+    fn token_allows_its_scopes() {
         assert_eq!(check(Some("Bearer all"), TokenScope::Answer), 200);
         assert_eq!(check(Some("bearer look"), TokenScope::Read), 200);
         assert_eq!(check(Some("Token look"), TokenScope::Read), 200);
@@ -303,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_opens_nothing() {
+    fn invalid_tokens_are_rejected() {
         for header in
             [None, Some(""), Some("all"), Some("Bearer"), Some("Bearer "), Some("Basic all"), Some("Bearer al")]
         {

@@ -1,4 +1,4 @@
-//! What clients are told about the agents that can be started.
+//! The response bodies about agents: their list, permission modes and models.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use session::{Drift, RegisteredAgent, SessionError, Sessions};
 use utoipa::ToSchema;
 
-/// `GET /v1/agents`.
+/// Response of `GET /v1/agents`.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AgentList {
     agents: Vec<AgentInfo>,
@@ -18,14 +18,14 @@ pub(crate) struct AgentList {
 struct AgentInfo {
     id: &'static str,
     installed: bool,
-    /// Always: keys are the gateway's, no agent ever holds one.
+    /// Always true: the gateway holds the keys, and agents need none.
     credentials_available: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     capabilities: Capabilities,
-    /// What was not understood of it in all sessions of the data directory, by version.
+    /// Number of outputs that `viv` did not understand, over all sessions, by version of the agent.
     drift: BTreeMap<String, Drift>,
 }
 
@@ -54,7 +54,7 @@ impl AgentInfo {
     }
 }
 
-/// `GET /v1/agents/{agent}/modes`.
+/// Response of `GET /v1/agents/{agent}/modes`.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ModeList {
     modes: Vec<ModeInfo>,
@@ -68,27 +68,26 @@ struct ModeInfo {
 }
 
 impl ModeList {
-    /// The modes that `agent` can keep, as it says itself when it is planned.
+    /// Returns the modes for which `agent` can make a launch plan.
     pub(crate) fn of(agent: &dyn Agent) -> Self {
-        let keeps = |mode: PermissionMode| {
-            // Whether Node is there does not matter here, so it is.
+        let supports = |mode: PermissionMode| {
+            // The mode does not depend on Node, so the plan assumes that Node is installed.
             let node = Some("/node".into());
             let permission_mode = Some(mode.as_str().to_owned());
             agent.plan(&LaunchContext { permission_mode, node, ..LaunchContext::default() }).is_ok()
         };
-        let usual =
-            ModeInfo { id: "default", name: "Default", description: "It works as its permission mode lets it." };
-        let plan = ModeInfo { id: "plan", name: "Plan", description: "It looks and plans, and changes nothing." };
-        Self { modes: std::iter::once(usual).chain(keeps(PermissionMode::Plan).then_some(plan)).collect() }
+        let usual = ModeInfo { id: "default", name: "Default", description: "Works as its permission mode allows." };
+        let plan = ModeInfo { id: "plan", name: "Plan", description: "Reads and plans, but changes nothing." };
+        Self { modes: std::iter::once(usual).chain(supports(PermissionMode::Plan).then_some(plan)).collect() }
     }
 }
 
-/// `GET /v1/agents/{agent}/models`.
+/// Response of `GET /v1/agents/{agent}/models`.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ModelList {
     models: Vec<ModelInfo>,
-    /// The first of them, where there is one.
+    /// The first model, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     default_model: Option<String>,
 }
@@ -99,7 +98,7 @@ struct ModelInfo {
     id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// No agent here has variants of a model.
+    /// Always absent: no agent has model variants.
     #[serde(skip_serializing_if = "Option::is_none")]
     variants: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,8 +1,8 @@
-//! Who changed what: a line for every call that may change something, in a file of the data directory.
+//! The audit log: one line in a file of the data directory for every call that may change something.
 //!
-//! A line is one write, so that two never mix, and it begins anew behind one that was cut: by a full disk, or by the end of
-//! the server before. A server whose log cannot be opened does not start; one that cannot be written later is told in the server's
-//! own log and never keeps a call from being answered: what was done is done.
+//! Each line is one write, so lines never mix. After a line that was cut, by a full disk or a crash, the next line starts
+//! with a line feed. A server that cannot open its audit log does not start. A later write error is logged, and the call
+//! is still answered, because it has already happened.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -18,17 +18,17 @@ use serde::Serialize;
 
 use crate::request_id::RequestId;
 
-/// Where calls are noted.
+/// The audit log file.
 #[derive(Debug)]
 pub(crate) struct AuditLog {
     file: File,
-    /// The last line was not written to its end.
+    /// Whether the last line is incomplete.
     torn: AtomicBool,
 }
 
-/// A call that was let in.
+/// An authorized call.
 #[derive(Debug, Serialize)]
-pub(crate) struct Call {
+pub(crate) struct AuditedCall {
     who: String,
     method: String,
     path: String,
@@ -38,43 +38,43 @@ pub(crate) struct Call {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct AuditLine<'a> {
     time: String,
     #[serde(flatten)]
-    call: &'a Call,
-    status: Status,
+    call: &'a AuditedCall,
+    status: AuditStatus,
 }
 
-/// How a call was answered.
+/// The end of a call.
 #[derive(Clone, Copy, Serialize)]
 #[serde(untagged)]
-enum Status {
+enum AuditStatus {
     Answered(u16),
     BrokenOff(&'static str),
 }
 
-/// A call that is being done; noted when it is answered, or else when it is dropped.
-pub(crate) struct Noted {
+/// A running call. Dropping the guard writes its line.
+pub(crate) struct AuditGuard {
     log: Option<Arc<AuditLog>>,
-    call: Call,
-    status: Status,
+    call: AuditedCall,
+    status: AuditStatus,
 }
 
-impl Noted {
-    pub(crate) fn new(log: Option<Arc<AuditLog>>, call: Call) -> Self {
-        Self { log, call, status: Status::BrokenOff("broken_off") }
+impl AuditGuard {
+    pub(crate) fn new(log: Option<Arc<AuditLog>>, call: AuditedCall) -> Self {
+        Self { log, call, status: AuditStatus::BrokenOff("broken_off") }
     }
 
-    /// It was answered like this.
-    pub(crate) fn answered(mut self, status: StatusCode) {
-        self.status = Status::Answered(status.as_u16());
+    /// Sets the status of the response, and writes the line.
+    pub(crate) fn finish(mut self, status: StatusCode) {
+        self.status = AuditStatus::Answered(status.as_u16());
     }
 }
 
-impl Drop for Noted {
+impl Drop for AuditGuard {
     fn drop(&mut self) {
         if let Some(log) = &self.log {
-            log.note(&self.call, self.status);
+            log.append(&self.call, self.status);
         }
     }
 }
@@ -87,9 +87,9 @@ impl AuditLog {
         Ok(Self { file, torn })
     }
 
-    /// Notes a call and how it was answered.
-    fn note(&self, call: &Call, status: Status) {
-        let line = Line { time: Timestamp::now().to_string(), call, status };
+    /// Writes the line of a call.
+    fn append(&self, call: &AuditedCall, status: AuditStatus) {
+        let line = AuditLine { time: Timestamp::now().to_string(), call, status };
         let written = serde_json::to_string(&line).map_err(io::Error::other);
         if let Err(error) = written.and_then(|line| self.write(&line)) {
             tracing::error!(%error, "cannot write the audit log");
@@ -106,7 +106,7 @@ impl AuditLog {
     }
 }
 
-/// Whether there is something, and its last line has no end.
+/// Returns whether the file's last line has no line feed.
 fn ends_torn(file: &File) -> io::Result<bool> {
     let Some(last) = file.metadata()?.len().checked_sub(1) else { return Ok(false) };
     let mut byte = [0];
@@ -114,14 +114,14 @@ fn ends_torn(file: &File) -> io::Result<bool> {
     Ok(byte != *b"\n")
 }
 
-impl Call {
-    /// Whether it may change something.
-    pub(crate) fn changes(&self) -> bool {
+impl AuditedCall {
+    /// Returns whether the call may change something.
+    pub(crate) fn may_change(&self) -> bool {
         self.changes
     }
 
-    /// What is called, by whom.
-    pub(crate) fn of(request: &Request, who: String) -> Self {
+    /// Returns the audited call of a request by the caller `who`.
+    pub(crate) fn from_request(request: &Request, who: String) -> Self {
         Self {
             who,
             method: request.method().to_string(),
@@ -139,15 +139,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn behind_a_line_that_was_cut_a_new_one_begins() {
+    fn line_after_an_incomplete_one_starts_on_a_new_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.jsonl");
         std::fs::write(&path, r#"{"time":"2026-01-0"#).unwrap();
         let log = Arc::new(AuditLog::open(&path).unwrap());
-        let call = || Call::of(&Request::post("/v1/sessions/s1").body(Body::empty()).unwrap(), "anybody".to_owned());
-        Noted::new(Some(log.clone()), call()).answered(StatusCode::OK);
-        Noted::new(Some(log.clone()), call()).answered(StatusCode::CONFLICT);
-        drop(Noted::new(Some(log), call()));
+        let call = || {
+            AuditedCall::from_request(
+                &Request::post("/v1/sessions/s1").body(Body::empty()).unwrap(),
+                "anybody".to_owned(),
+            )
+        };
+        AuditGuard::new(Some(log.clone()), call()).finish(StatusCode::OK);
+        AuditGuard::new(Some(log.clone()), call()).finish(StatusCode::CONFLICT);
+        drop(AuditGuard::new(Some(log), call()));
         let text = std::fs::read_to_string(&path).unwrap();
         let lines = text.lines().skip(1).map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
         let statuses: Vec<_> = lines.map(|line| line["status"].clone()).collect();

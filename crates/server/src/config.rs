@@ -1,4 +1,4 @@
-//! What a server is made of.
+//! The configuration of a server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,47 +10,47 @@ use protocol::{Problem, SessionId};
 use session::SessionOptions;
 
 use crate::access::AuthMode;
-use crate::tasks::TaskRunner;
+use crate::event_filter::EventFilter;
+use crate::task_registry::TaskRunner;
 use crate::tls::TlsConfig;
-use crate::vocabulary::EventFilter;
 
-/// What a server is made of.
+/// The configuration of a server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// How callers over TCP show who they are.
+    /// The authentication of callers over TCP.
     pub auth: AuthMode,
-    /// Names this server answers to, beside those of the loopback.
+    /// Names of this server, in addition to the loopback names.
     pub hosts: Vec<String>,
-    /// Origins whose pages may call it, beside its own.
+    /// Origins whose pages may call it, in addition to its own.
     pub origins: Vec<String>,
-    /// Bytes of a message with its attachments.
+    /// Most bytes of a message with its attachments.
     pub message_bytes: usize,
-    /// Bytes of one file, or of all files of one archive, in or out.
+    /// Most bytes of one file, or of all files of one archive.
     pub file_bytes: u64,
-    /// Bytes of a bundle that is taken in.
+    /// Most bytes of an imported bundle.
     pub bundle_bytes: u64,
-    /// The directories of the host, without links, in which callers that may not do everything find their workspaces.
+    /// The directories of the host, with links resolved, in which callers without `admin` may have workspaces.
     pub workspace_roots: Arc<[PathBuf]>,
-    /// Which types of events a client is served that does not say.
+    /// The default event filter of clients.
     pub events: EventFilter,
-    /// Where calls that change something are noted; nowhere when there is none.
+    /// The path of the audit log; `None` writes no audit log.
     pub audit: Option<PathBuf>,
-    /// Installs agents, where that can be done.
+    /// Installs agents; `None` refuses to.
     pub installer: Option<AgentInstaller>,
-    /// Ends sessions that other processes of the data directory run, where they can be reached.
-    pub elsewhere: Option<RemoteStop>,
-    /// Does tasks, where that can be done.
-    pub tasker: Option<TaskRunner>,
-    /// How sessions are made.
+    /// Ends sessions that other processes of the data directory run; `None` refuses to.
+    pub remote_stop: Option<RemoteStop>,
+    /// Runs tasks; `None` refuses to.
+    pub task_runner: Option<TaskRunner>,
+    /// The options of new sessions.
     pub options: SessionOptions,
-    /// Time between two signs of life on a silent stream.
+    /// Time between two heartbeats on an idle stream.
     pub heartbeat: Duration,
-    /// How long answers in flight may take once the server stops.
+    /// Most time for running responses to end when the server stops.
     pub drain: Duration,
 }
 
 impl ServerConfig {
-    /// A server with the usual bounds.
+    /// Returns a configuration with the default limits.
     pub fn new(auth: AuthMode) -> Self {
         Self {
             auth,
@@ -63,8 +63,8 @@ impl ServerConfig {
             events: EventFilter::All,
             audit: None,
             installer: None,
-            elsewhere: None,
-            tasker: None,
+            remote_stop: None,
+            task_runner: None,
             options: SessionOptions::default(),
             heartbeat: Duration::from_secs(15),
             drain: Duration::from_secs(2),
@@ -72,16 +72,16 @@ impl ServerConfig {
     }
 }
 
-/// Installs agents: the name of one, and whether one that is there is installed again.
+/// Installs agents.
 #[derive(Clone)]
 pub struct AgentInstaller(pub Arc<InstallAgent>);
 
-/// What an [`AgentInstaller`] does; it may take minutes.
+/// Installs the named agent; the flag reinstalls an installed one. Can take minutes.
 pub type InstallAgent = dyn Fn(&str, bool) -> Result<(), Box<Problem>> + Send + Sync;
 
 impl std::fmt::Debug for AgentInstaller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Installer")
+        f.write_str("AgentInstaller")
     }
 }
 
@@ -89,22 +89,22 @@ impl std::fmt::Debug for AgentInstaller {
 #[derive(Clone)]
 pub struct RemoteStop(pub Arc<StopSession>);
 
-/// What [`RemoteStop`] does; when it is done, every process of the session is dead.
+/// Ends a session; when the future completes, all processes of the session are dead.
 pub type StopSession = dyn Fn(SessionId) -> BoxFuture<'static, Result<(), Box<Problem>>> + Send + Sync;
 
 impl std::fmt::Debug for RemoteStop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Elsewhere")
+        f.write_str("RemoteStop")
     }
 }
 
-/// Where a server listens.
+/// The listeners of a server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerListeners {
-    /// TCP addresses; without tokens only loopback ones are taken.
+    /// TCP addresses; without tokens only loopback addresses are allowed.
     pub tcp: Vec<SocketAddr>,
-    /// A unix socket; callers of the same user need no token.
+    /// The path of a Unix socket, where callers of the same user need no token.
     pub unix: Option<PathBuf>,
-    /// What callers over TCP are greeted with; none: plain HTTP.
+    /// TLS for the TCP listeners; `None` is plain HTTP.
     pub tls: Option<TlsConfig>,
 }

@@ -1,4 +1,4 @@
-//! Extractors whose refusals are problems of ours.
+//! Extractors whose rejections are problem documents.
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -18,20 +18,20 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
         let (parts, body) = request.into_parts();
         let whole = Request::from_parts(parts.clone(), body);
         let bytes = Bytes::from_request(whole, state).await;
-        let bytes = bytes.map_err(|rejection| refused(rejection.status(), &rejection.body_text()))?;
+        let bytes = bytes.map_err(|rejection| rejected(rejection.status(), &rejection.body_text()))?;
         let again = Request::from_parts(parts, Body::from(bytes.clone()));
         let axum::Json(body) = axum::Json::<T>::from_request(again, state)
             .await
-            .map_err(|rejection| refused(rejection.status(), &rejection.body_text()))?;
-        // A list would be read as the fields in the order in which they happen to stand in our source.
+            .map_err(|rejection| rejected(rejection.status(), &rejection.body_text()))?;
+        // serde would read a list as the fields in source order.
         if bytes.trim_ascii_start().starts_with(b"[") {
-            return Err(refused(StatusCode::UNPROCESSABLE_ENTITY, "the body is a list, where an object is expected"));
+            return Err(rejected(StatusCode::UNPROCESSABLE_ENTITY, "the body is a list; expected an object"));
         }
         Ok(Self(body))
     }
 }
 
-/// A JSON body that may be left out.
+/// An optional JSON body.
 pub(crate) struct OptionalJson<T>(pub(crate) Option<T>);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for OptionalJson<T> {
@@ -57,7 +57,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let read = axum::extract::Path::<T>::from_request_parts(parts, state).await;
         let read = read.map(|axum::extract::Path(parameters)| Self(parameters));
-        read.map_err(|rejection| refused(rejection.status(), &rejection.body_text()))
+        read.map_err(|rejection| rejected(rejection.status(), &rejection.body_text()))
     }
 }
 
@@ -70,21 +70,21 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let read = axum::extract::Query::<T>::from_request_parts(parts, state).await;
         let read = read.map(|axum::extract::Query(parameters)| Self(parameters));
-        read.map_err(|rejection| refused(rejection.status(), &rejection.body_text()))
+        read.map_err(|rejection| rejected(rejection.status(), &rejection.body_text()))
     }
 }
 
-fn refused(status: StatusCode, text: &str) -> ApiError {
-    ApiError::new(code_of(status), plain(text))
+fn rejected(status: StatusCode, text: &str) -> ApiError {
+    ApiError::new(code_of(status), plain_message(text))
 }
 
-/// What a reader says, without the words of the source it was written in.
-fn plain(text: &str) -> String {
+/// Returns the parser's message without Rust type names.
+fn plain_message(text: &str) -> String {
     let text = text
-        .replace("Failed to deserialize the JSON body into the target type: ", "the body does not fit: ")
+        .replace("Failed to deserialize the JSON body into the target type: ", "invalid body: ")
         .replace("Failed to parse the request body as JSON: ", "the body is not JSON: ")
-        .replace("Failed to deserialize query string: ", "the query does not fit: ")
-        .replace("Failed to buffer the request body: ", "the body could not be read: ");
+        .replace("Failed to deserialize query string: ", "invalid query: ")
+        .replace("Failed to buffer the request body: ", "cannot read the body: ");
     let Some((before, after)) = text.split_once("expected struct ") else { return text };
     let rest = after.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || letter == '_');
     let rest = rest
@@ -99,15 +99,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_is_told_in_plain_words() {
-        let told = "Failed to deserialize the JSON body into the target type: invalid type: integer `5`, \
+    fn rust_type_names_are_removed_from_messages() {
+        let message = "Failed to deserialize the JSON body into the target type: invalid type: integer `5`, \
             expected struct CreateSession at line 1 column 1";
-        let expected = "the body does not fit: invalid type: integer `5`, expected an object at line 1 column 1";
-        assert_eq!(plain(told), expected);
+        let expected = "invalid body: invalid type: integer `5`, expected an object at line 1 column 1";
+        assert_eq!(plain_message(message), expected);
         assert_eq!(
-            plain("invalid length 1, expected struct Rename with 2 elements at"),
+            plain_message("invalid length 1, expected struct Rename with 2 elements at"),
             "invalid length 1, expected an object at"
         );
-        assert_eq!(plain("missing field `agent`"), "missing field `agent`");
+        assert_eq!(plain_message("missing field `agent`"), "missing field `agent`");
     }
 }

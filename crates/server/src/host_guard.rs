@@ -1,7 +1,7 @@
-//! Which names this server answers to.
+//! Checks of the `Host` and `Origin` headers, against DNS rebinding.
 //!
-//! A page in a browser can make any name point at 127.0.0.1 and call us; it cannot choose the `Host` and
-//! `Origin` the browser sends. So a name or an origin that nobody listed is refused.
+//! A web page can make any name point to 127.0.0.1 and call the server, but it cannot choose the `Host` and `Origin` that
+//! the browser sends. So unlisted names and origins are refused.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -17,8 +17,8 @@ use crate::state::AppState;
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Lets through what was sent to us on purpose.
-pub(crate) async fn known_host(
+/// Refuses requests over TCP whose `Host` or `Origin` is not listed.
+pub(crate) async fn require_known_host(
     State(state): State<AppState>,
     request: Request,
     next: Next,
@@ -30,45 +30,45 @@ pub(crate) async fn known_host(
 }
 
 fn check(config: &ServerConfig, headers: &HeaderMap) -> Result<(), ApiError> {
-    let refuse = |what: &str, flag: &str, named: &str| {
-        let refusal = ApiError::new(ProblemCode::HostNotAllowed, format!("`{what}` is not a name of this server"));
-        // Only what is a name and nothing else is put into a line to paste.
+    let refuse = |value: &str, flag: &str, named: &str| {
+        let refusal = ApiError::new(ProblemCode::HostNotAllowed, format!("`{value}` is not a name of this server"));
+        // The hint is a shell command, so it contains only plain names.
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || ".-:/[]".contains(letter);
         let plain = !named.is_empty() && named.chars().all(is_name);
-        Err(if plain { refusal.hint(&format!("viv serve --{flag}={named}")) } else { refusal })
+        Err(if plain { refusal.with_hint(&format!("viv serve --{flag}={named}")) } else { refusal })
     };
-    let Ok(Some(host)) = only(headers, HOST) else { return refuse("", "allow-host", "") };
+    let Ok(Some(host)) = single_header(headers, HOST) else { return refuse("", "allow-host", "") };
     let name = without_port(host);
     let known = LOOPBACK.iter().any(|own| own.eq_ignore_ascii_case(name))
         || config.hosts.iter().any(|own| own.eq_ignore_ascii_case(name));
     if !known {
         return refuse(host, "allow-host", name);
     }
-    match only(headers, ORIGIN) {
+    match single_header(headers, ORIGIN) {
         Ok(None) => Ok(()),
-        Ok(Some(origin)) if is_ours(config, origin, host) => Ok(()),
+        Ok(Some(origin)) if is_allowed_origin(config, origin, host) => Ok(()),
         Ok(Some(origin)) => refuse(origin, "allow-origin", origin),
-        Err(Unclear) => refuse("an origin that cannot be read", "allow-origin", ""),
+        Err(AmbiguousHeader) => refuse("an invalid or repeated origin", "allow-origin", ""),
     }
 }
 
-/// An origin is ours when it was listed, or when it is the very server that is called.
-fn is_ours(config: &ServerConfig, origin: &str, host: &str) -> bool {
+/// Returns whether an origin is listed, or is the called server itself.
+fn is_allowed_origin(config: &ServerConfig, origin: &str, host: &str) -> bool {
     let listed = config.origins.iter().any(|own| own.eq_ignore_ascii_case(origin));
     let page = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     listed || page.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }
 
-/// A header stands there twice, or in letters that nobody reads the same.
-struct Unclear;
+/// A header is repeated, or is not plain ASCII.
+struct AmbiguousHeader;
 
-/// The one header of that name, if there is one.
-fn only(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Unclear> {
+/// Returns the value of the header; `None` if it is missing.
+fn single_header(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, AmbiguousHeader> {
     let mut all = headers.get_all(name).iter();
     match (all.next(), all.next()) {
         (None, _) => Ok(None),
-        (Some(value), None) => value.to_str().map(Some).map_err(|_| Unclear),
-        (Some(_), Some(_)) => Err(Unclear),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| AmbiguousHeader),
+        (Some(_), Some(_)) => Err(AmbiguousHeader),
     }
 }
 
@@ -99,14 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn names_of_ours_pass_with_any_port() {
+    fn own_names_are_allowed_with_any_port() {
         for host in ["127.0.0.1:2468", "localhost", "LOCALHOST:1", "[::1]:2468", "viv.example.com"] {
             assert!(check_headers(&[(HOST, host)]), "{host}");
         }
     }
 
     #[test]
-    fn other_names_do_not() {
+    fn other_names_are_refused() {
         for host in ["evil.example.org", "127.0.0.1.evil.example.org", "localhost.evil.example.org:2468", "", "[::2]"] {
             assert!(!check_headers(&[(HOST, host)]), "{host}");
         }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_from_elsewhere_is_refused() {
+    fn unlisted_origins_are_refused() {
         let from = |origin| check_headers(&[(HOST, "localhost:2468"), (ORIGIN, origin)]);
         assert!(from("http://localhost:2468"));
         assert!(from("https://ui.example.com"));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_headers_none_counts() {
+    fn repeated_headers_are_refused() {
         let own = (ORIGIN, "http://localhost:2468");
         assert!(!check_headers(&[(HOST, "localhost:2468"), own.clone(), (ORIGIN, "https://evil.example.org")]));
         assert!(!check_headers(&[(HOST, "localhost:2468"), (HOST, "evil.example.org")]));

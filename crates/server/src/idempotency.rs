@@ -1,8 +1,9 @@
-//! A request with an `Idempotency-Key` is done once, however often it is sent: also over a lost answer and kill -9.
+//! Idempotency keys: a request with an `Idempotency-Key` runs once, even if its response is lost or the server is killed.
 //!
-//! A key belongs to its caller and to one request: path, query, type and body. It is on disk before anything is done. What
-//! succeeded is answered again as it was; what failed did nothing, so that it may be tried again under its key. A request
-//! that was broken off is done again, and what the first time has left on record is taken for its success ([`Named`]).
+//! A key belongs to its caller and to one request: path, query, content type and body. The key is on disk before the
+//! request runs. A successful response is stored and returned again. A failed request changed nothing and may be sent
+//! again. A request that was interrupted by a crash runs again, and accepts the result of its first run as success
+//! ([`IdempotentRequest`]).
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -30,69 +31,73 @@ use crate::state::AppState;
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-/// Longest key.
+/// Most bytes of a key.
 pub(crate) const MAX_KEY: usize = 255;
-/// Answers larger than this are not kept.
-const MAX_ANSWER: usize = 8 << 20;
+/// Larger responses are not stored.
+const MAX_STORED_RESPONSE: usize = 8 << 20;
 
-/// A request that its caller has named; an extension of it.
+/// A request with an idempotency key; an extension of the request.
 #[derive(Debug, Clone)]
-pub(crate) struct Named {
-    /// The same for the same name of the same caller.
+pub(crate) struct IdempotentRequest {
+    /// Derived from the caller and the key.
     id: Uuid,
-    /// When it was begun before, in milliseconds, if it was and has no answer.
+    /// The time of its interrupted first run in milliseconds, if there was one.
     begun_ms: Option<i64>,
 }
 
-impl Named {
-    /// The id of what such a request makes when nobody chose one.
+impl IdempotentRequest {
+    /// Returns the id of the session that the request creates if the caller chose none.
     pub(crate) fn session_id(&self) -> Result<SessionId, ApiError> {
         SessionId::new(self.id.to_string()).map_err(|error| ApiError::new(ProblemCode::Internal, error.to_string()))
     }
 
-    /// Whether this request is done once more after it was broken off.
-    pub(crate) fn is_again(&self) -> bool {
+    /// Returns whether the request runs again after an interrupted first run.
+    pub(crate) fn is_retry(&self) -> bool {
         self.begun_ms.is_some()
     }
 
-    /// Whether `made` is what this request made when it was begun before.
-    pub(crate) fn has_made(&self, made: &SessionInfo) -> bool {
+    /// Returns whether the interrupted first run of this request created `made`.
+    pub(crate) fn created(&self, made: &SessionInfo) -> bool {
         self.begun_ms.is_some_and(|begun| made.created_at >= begun)
     }
 }
 
-/// The requests that are being done now.
+/// The running requests by caller and key.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct InFlight(Arc<Mutex<HashSet<(String, String)>>>);
+pub(crate) struct InFlightRequests(Arc<Mutex<HashSet<(String, String)>>>);
 
-/// One of them; no longer when this is dropped.
-struct Flight {
-    all: InFlight,
+/// Marks one request as running until it is dropped.
+struct InFlightGuard {
+    all: InFlightRequests,
     name: (String, String),
 }
 
-impl InFlight {
-    fn enter(&self, caller: &str, key: &str) -> Result<Flight, ApiError> {
+impl InFlightRequests {
+    fn enter(&self, caller: &str, key: &str) -> Result<InFlightGuard, ApiError> {
         let name = (caller.to_owned(), key.to_owned());
         if lock(&self.0).insert(name.clone()) {
-            return Ok(Flight { all: self.clone(), name });
+            return Ok(InFlightGuard { all: self.clone(), name });
         }
-        let detail = format!("the request with the key `{key}` is being done");
+        let detail = format!("the request with the idempotency key `{key}` is still running");
         Err(ApiError::new(ProblemCode::IdempotencyKeyInFlight, detail))
     }
 }
 
-impl Drop for Flight {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         lock(&self.all.0).remove(&self.name);
     }
 }
 
-/// Does a named request once.
-pub(crate) async fn once(State(state): State<AppState>, request: Request, next: Next) -> Result<Response, ApiError> {
+/// Runs a request with an idempotency key once.
+pub(crate) async fn run_once(
+    State(state): State<AppState>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
     let Some(key) = key(&request)? else { return Ok(next.run(request).await) };
-    let caller = request.extensions().get::<Caller>().map(|caller| caller.who.clone()).unwrap_or_default();
-    let most = most_bytes(&request, &state.config);
+    let caller = request.extensions().get::<Caller>().map(|caller| caller.name.clone()).unwrap_or_default();
+    let most = max_body_bytes(&request, &state.config);
     let (mut request, digest) = fingerprint(request, most).await?;
     let _flight = state.in_flight.enter(&caller, &key)?;
     let requests = state.requests()?;
@@ -100,13 +105,13 @@ pub(crate) async fn once(State(state): State<AppState>, request: Request, next: 
         RequestLookup::New => None,
         RequestLookup::Unanswered(begun_ms) => Some(begun_ms),
         RequestLookup::Answered(answered) => return Ok(replay(answered)),
-        RequestLookup::KeyReused => {
-            let detail = format!("the key `{key}` was used for another request");
+        RequestLookup::Another => {
+            let detail = format!("the idempotency key `{key}` was already used for a different request");
             return Err(ApiError::new(ProblemCode::IdempotencyKeyReused, detail));
         }
     };
-    request.extensions_mut().insert(Named { id: id_of(&caller, &key), begun_ms });
-    keep(&requests, caller, key, next.run(request).await).await
+    request.extensions_mut().insert(IdempotentRequest { id: request_uuid(&caller, &key), begun_ms });
+    store_response(&requests, caller, key, next.run(request).await).await
 }
 
 fn key(request: &Request) -> Result<Option<String>, ApiError> {
@@ -114,13 +119,17 @@ fn key(request: &Request) -> Result<Option<String>, ApiError> {
         return Ok(None);
     };
     let key = value.to_str().ok().map(str::trim).filter(|key| !key.is_empty() && key.len() <= MAX_KEY);
-    let refused =
-        || ApiError::new(ProblemCode::InvalidRequest, format!("`Idempotency-Key` has 1 to {MAX_KEY} plain characters"));
+    let refused = || {
+        ApiError::new(
+            ProblemCode::InvalidRequest,
+            format!("`Idempotency-Key` must have 1 to {MAX_KEY} visible ASCII characters"),
+        )
+    };
     key.map(|key| Some(key.to_owned())).ok_or_else(refused)
 }
 
-/// Bytes the route takes: no more is kept of a body that it would refuse anyway.
-fn most_bytes(request: &Request, config: &ServerConfig) -> u64 {
+/// Returns the body limit of the route, because a larger body would be refused anyway.
+fn max_body_bytes(request: &Request, config: &ServerConfig) -> u64 {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     match route {
         "/v1/import" => config.bundle_bytes,
@@ -132,7 +141,7 @@ fn most_bytes(request: &Request, config: &ServerConfig) -> u64 {
     }
 }
 
-/// The request as it was, and the digest of all that makes it what it is.
+/// Returns the unchanged request and the digest of its path, query, content type and body.
 async fn fingerprint(request: Request, most: u64) -> Result<(Request, [u8; 32]), ApiError> {
     let (parts, body) = request.into_parts();
     let mut hash = Sha256::new();
@@ -142,7 +151,7 @@ async fn fingerprint(request: Request, most: u64) -> Result<(Request, [u8; 32]),
         hash.update(part);
     }
     let body = spool(body, most, |piece| hash.update(piece)).await?;
-    Ok((Request::from_parts(parts, spool::body(body)), hash.finalize().into()))
+    Ok((Request::from_parts(parts, spool::into_body(body)), hash.finalize().into()))
 }
 
 async fn begin(
@@ -155,13 +164,13 @@ async fn begin(
     let begun = tokio::task::spawn_blocking(move || requests.begin(&caller, &key, &digest)).await;
     match begun {
         Ok(Ok(known)) => Ok(known),
-        Ok(Err(error)) => Err(ApiError::unkept("the key cannot be kept", &error)),
+        Ok(Err(error)) => Err(ApiError::storage("cannot store the idempotency key", &error)),
         Err(_) => Err(ApiError::new(ProblemCode::JournalUnavailable, "the server is stopping")),
     }
 }
 
-/// Keeps what succeeded; what failed did nothing. A stream is not kept: it is read again from where it was.
-async fn keep(
+/// Stores a successful response. A stream is not stored: a repeated request reads the events again.
+async fn store_response(
     requests: &Arc<IdempotencyStore>,
     caller: String,
     key: String,
@@ -172,26 +181,30 @@ async fn keep(
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
-    let body = match Limited::new(body, MAX_ANSWER).collect().await {
+    let body = match Limited::new(body, MAX_STORED_RESPONSE).collect().await {
         Ok(whole) => whole.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => {
-            return Err(ApiError::new(ProblemCode::Internal, "it is done, and the answer is too large to be kept"));
+            let detail = "the request succeeded, but its response is too large to store for the idempotency key";
+            return Err(ApiError::new(ProblemCode::Internal, detail));
         }
         Err(error) => return Err(ApiError::new(ProblemCode::Internal, error.to_string())),
     };
-    let answered =
-        RecordedResponse { status: parts.status.as_u16(), headers: kept(&parts.headers), body: body.to_vec() };
+    let answered = RecordedResponse {
+        status: parts.status.as_u16(),
+        headers: stored_headers(&parts.headers),
+        body: body.to_vec(),
+    };
     let requests = requests.clone();
     let kept = tokio::task::spawn_blocking(move || requests.answer(&caller, &key, &answered)).await;
-    // It is done all the same: asked again, it is done again, and finds what is left of this time.
+    // The request has succeeded. If it is sent again, it runs again and finds the result of this run.
     if let Ok(Err(error)) = kept {
-        tracing::error!(%error, "cannot keep an answer for its key");
+        tracing::error!(%error, "cannot store the response for an idempotency key");
     }
     Ok(Response::from_parts(parts, Body::from(body)))
 }
 
-/// What belongs to the answer, and not to the one time it was sent.
-fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
+/// Returns the headers to store: all except those of one transmission.
+fn stored_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     let own = |name: &HeaderName| [CONTENT_LENGTH, DATE, request_id::HEADER].contains(name);
     let plain = headers.iter().filter(|(name, _)| !own(name));
     plain.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned()))).collect()
@@ -209,7 +222,7 @@ fn replay(answered: RecordedResponse) -> Response {
     response
 }
 
-fn id_of(caller: &str, key: &str) -> Uuid {
+fn request_uuid(caller: &str, key: &str) -> Uuid {
     let digest = Sha256::new().chain_update((caller.len() as u64).to_le_bytes()).chain_update(caller).chain_update(key);
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest.finalize()[..16]);

@@ -1,25 +1,26 @@
-//! Sessions over HTTP: the routes, the event streams, and who may use them.
+//! The session API over HTTP: routes, event streams and access control.
 //!
-//! The wire contract is that of the session API we are compatible with; we only add. A handler parses,
-//! calls one method and shapes the answer. Every failure, also those of the framework, leaves as a problem
-//! document. Streams are read from the journal: a live client and one that reconnects run the same code.
+//! The wire format is that of an existing session API, with additions. A handler parses the request, calls one method
+//! and builds the response. Every failed call returns a problem document. Streams are read from the journal: live and
+//! reconnecting clients run the same code.
 //!
-//! Not here: what a session does (`session`), where configuration comes from (`cli`).
+//! Not here: session logic (`session`), reading the configuration (`cli`).
 
 mod access;
 mod agent_list;
 mod audit;
 mod config;
 mod cors;
+mod drain;
 mod error;
+mod event_filter;
+mod event_page;
+mod event_stream;
 mod extract;
-mod feed;
 mod host_guard;
 mod idempotency;
-mod linger;
-mod list;
 mod openapi;
-mod page;
+mod pagination;
 mod peer;
 mod request_id;
 mod router;
@@ -27,17 +28,14 @@ mod routes;
 mod serve;
 mod spool;
 mod state;
-mod stream;
-mod tasks;
+mod task_registry;
 mod tls;
-mod unread;
-mod vocabulary;
 mod wire;
 
 pub use access::{AccessToken, AuthMode, TokenScope};
 pub use config::{AgentInstaller, InstallAgent, RemoteStop, ServerConfig, ServerListeners, StopSession};
+pub use event_filter::EventFilter;
 pub use router::app;
 pub use serve::{ServeError, serve};
-pub use tasks::{RunTask, TaskRun, TaskRunner};
+pub use task_registry::{RunTask, TaskRun, TaskRunner};
 pub use tls::{TlsConfig, TlsError};
-pub use vocabulary::EventFilter;

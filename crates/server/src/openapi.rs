@@ -1,7 +1,7 @@
-//! The document that describes this API, made from the handlers themselves.
+//! The OpenAPI 3.1 document of the API, generated from the handlers.
 //!
-//! What every route has in common is written once, here: how a failure looks, and which failures there are.
-//! The document is OpenAPI 3.1; what it says is held against the server by tests.
+//! This file adds the parts that all routes share: the problem document and the error responses. Tests compare the
+//! document with the server.
 
 use protocol::Problem;
 use utoipa::openapi::path::{HttpMethod, Operation, ParameterBuilder, ParameterIn, PathItem};
@@ -12,48 +12,48 @@ use utoipa::{OpenApi, ToSchema};
 
 use crate::idempotency::MAX_KEY;
 
-/// What the document says beside the routes.
+/// The parts of the document that do not come from routes.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Vivarium", description = "Coding agents under glass: the session API.", license(name = "Apache-2.0")),
+    info(title = "Vivarium", description = "The session API of Vivarium, which runs coding agents in sandboxes.", license(name = "Apache-2.0")),
     components(schemas(Problem)),
     tags(
         (name = "meta", description = "The server itself."),
-        (name = "agents", description = "The agents that can be started."),
-        (name = "sessions", description = "Sessions and what they are told."),
-        (name = "tasks", description = "What is to be done in a sandbox, and what came of it."),
-        (name = "events", description = "What happened."),
-        (name = "pending", description = "What agents ask, and the answers."),
-        (name = "changes", description = "What sessions changed, and what becomes of it."),
-        (name = "fs", description = "Files of a session's workspace."),
-        (name = "usage", description = "What model calls cost."),
+        (name = "agents", description = "Agents and their installation."),
+        (name = "sessions", description = "Sessions and their messages."),
+        (name = "tasks", description = "Tasks and their reports."),
+        (name = "events", description = "Events of sessions, as pages and live streams."),
+        (name = "pending", description = "Permission requests, questions and grants."),
+        (name = "changes", description = "Change sets of sessions."),
+        (name = "fs", description = "Files in a session's workspace."),
+        (name = "usage", description = "Tokens and cost of model calls."),
     ),
 )]
-pub(crate) struct Document;
+pub(crate) struct ApiDocument;
 
 /// Routes that need no token.
-const OPEN: [&str; 2] = ["/v1/health", "/openapi.json"];
+const PUBLIC_ROUTES: [&str; 2] = ["/v1/health", "/openapi.json"];
 
-/// Adds what all routes have in common.
-pub(crate) fn finish(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
+/// Adds the parts that all routes share.
+pub(crate) fn complete(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     document.components.get_or_insert_default().add_security_scheme("token", bearer);
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
             describe(operation);
-            let open = OPEN.contains(&path.as_str());
+            let open = PUBLIC_ROUTES.contains(&path.as_str());
             if !open {
                 operation.security = Some(vec![SecurityRequirement::new("token", Vec::<String>::new())]);
             }
             if method == HttpMethod::Post {
-                name_it(operation);
+                add_idempotency_key(operation);
             }
             for status in failures(path, &method, operation) {
-                let said = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
-                let refusal = problem(said.unwrap_or("Refused"));
+                let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+                let refusal = problem(reason.unwrap_or("Refused"));
                 operation.responses.responses.entry(status.to_string()).or_insert_with(|| refusal.into());
             }
-            operation.responses.responses.insert("default".to_owned(), problem("Any other failure").into());
+            operation.responses.responses.insert("default".to_owned(), problem("Any other error").into());
         }
     }
     document
@@ -70,7 +70,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (HttpMethod, &mut Ope
     all.into_iter().filter_map(|(method, operation)| Some((method, operation?)))
 }
 
-/// The doc comment of a handler begins with its route, which the document says already.
+/// Sets the summary from the handler's doc comment, without the route at its start.
 fn describe(operation: &mut Operation) {
     let text = [operation.summary.take(), operation.description.take()].into_iter().flatten();
     let text = text.collect::<Vec<_>>().join(" ").replace('\n', " ");
@@ -83,19 +83,20 @@ fn describe(operation: &mut Operation) {
     operation.summary = (!sentence.is_empty()).then_some(sentence);
 }
 
-/// Every call that makes or changes something can be given a name.
-fn name_it(operation: &mut Operation) {
+/// Adds the parameter `Idempotency-Key`.
+fn add_idempotency_key(operation: &mut Operation) {
     let text = ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(MAX_KEY));
-    let said = "A name for this request: sent again with the same one, it is not done again but answered as before.";
+    let description =
+        "Name of this request. A repeated request with the same key does not run again and gets the recorded response.";
     let parameter = ParameterBuilder::new().name("Idempotency-Key").parameter_in(ParameterIn::Header);
-    let parameter = parameter.description(Some(said)).schema(Some(text)).build();
+    let parameter = parameter.description(Some(description)).schema(Some(text)).build();
     operation.parameters.get_or_insert_default().push(RefOr::T(parameter));
 }
 
-/// The failures worth a line of their own; `default` stands for the rest.
+/// Returns the statuses of the errors to list; `default` covers the others.
 fn failures(path: &str, method: &HttpMethod, operation: &Operation) -> Vec<u16> {
     let mut statuses = Vec::new();
-    if !OPEN.contains(&path) {
+    if !PUBLIC_ROUTES.contains(&path) {
         statuses.extend([400, 401, 403]);
     }
     if path.contains('{') || path.starts_with("/v1/fs/") {
@@ -113,7 +114,7 @@ fn failures(path: &str, method: &HttpMethod, operation: &Operation) -> Vec<u16> 
     statuses
 }
 
-fn problem(said: &str) -> utoipa::openapi::Response {
+fn problem(description: &str) -> utoipa::openapi::Response {
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build();
-    ResponseBuilder::new().description(said).content("application/problem+json", content).build()
+    ResponseBuilder::new().description(description).content("application/problem+json", content).build()
 }

@@ -1,10 +1,10 @@
-//! Who is at the other end of a connection.
+//! The peer of a connection.
 
-/// Who is at the other end of a connection; an extension of each request.
+/// The peer of a connection; an extension of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
-    /// Anybody who can connect.
+    /// An unknown process over TCP.
     Tcp,
-    /// A process of the user that runs this server, by the word of the kernel.
+    /// A process of the user that runs this server, as the kernel reports it.
     SameUser,
 }

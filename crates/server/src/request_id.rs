@@ -1,4 +1,4 @@
-//! A name for each request: the caller's, or one of ours; in the answer, in problems and in the log.
+//! Request ids: given by the caller or generated, and repeated in the response, in problems and in the log.
 
 use std::time::Instant;
 
@@ -8,17 +8,17 @@ use axum::response::Response;
 use http::{HeaderName, HeaderValue, Method};
 use uuid::Uuid;
 
-/// The header it travels in.
+/// The header with the request id.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
-/// Longer ones are not taken over: they end up in every log line.
+/// Longest accepted id, because it is in every log line.
 const MAX_LEN: usize = 128;
 
-/// The name of a request; an extension of it.
+/// The id of a request; an extension of the request.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestId(pub(crate) String);
 
-/// Names the request, and notes every call that may change something.
-pub(crate) async fn name(mut request: Request, next: Next) -> Response {
+/// Assigns the request id and logs the response.
+pub(crate) async fn assign(mut request: Request, next: Next) -> Response {
     let given = request.headers().get(HEADER).and_then(|value| value.to_str().ok());
     let id = given.filter(|id| is_plain(id)).map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
     request.extensions_mut().insert(RequestId(id.clone()));

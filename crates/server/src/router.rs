@@ -14,95 +14,104 @@ use utoipa_axum::routes;
 
 use crate::audit::AuditLog;
 use crate::config::ServerConfig;
-use crate::idempotency::InFlight;
-use crate::openapi::{Document, finish};
+use crate::idempotency::InFlightRequests;
+use crate::openapi::{ApiDocument, complete};
 use crate::routes::{
-    agents, answers, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, queue, reach,
-    replays, sessions, tasks, usage,
+    agents, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, pending, queue, replays,
+    session_policy, sessions, tasks, usage,
 };
 use crate::serve::ServeError;
-use crate::state::{AppState, Parts};
-use crate::tasks::Tasks;
-use crate::{access, cors, error, host_guard, idempotency, linger, request_id};
+use crate::state::{AppContext, AppState};
+use crate::task_registry::TaskRegistry;
+use crate::{access, cors, drain, error, host_guard, idempotency, request_id};
 
-/// Bytes of a body that is not a message.
+/// Most bytes of a body that is not a message.
 pub(crate) const SMALL_BODY: usize = 1 << 20;
 
-/// All routes over `sessions`. When `stopping` is cancelled every event stream ends.
+/// Returns the router for `sessions`. Event streams end when `stopping` is cancelled.
 pub fn app(sessions: Sessions, config: ServerConfig, stopping: CancellationToken) -> Result<Router, ServeError> {
     build(sessions, config, stopping, TaskTracker::new())
 }
 
-/// The same; `changing` counts the calls that change something until they are done.
+/// Returns the router. `running_calls` owns the calls that change something and the draining of bodies.
 pub(crate) fn build(
     sessions: Sessions,
     config: ServerConfig,
     stopping: CancellationToken,
-    changing: TaskTracker,
+    running_calls: TaskTracker,
 ) -> Result<Router, ServeError> {
     let audit = config.audit.as_deref().map(|path| match AuditLog::open(path) {
         Ok(log) => Ok(Arc::new(log)),
         Err(source) => Err(ServeError::Audit { path: path.to_owned(), source }),
     });
     let audit = audit.transpose()?;
-    let tasks = Tasks::new(sessions.directory().tasks());
-    let state = AppState::new(Parts {
+    let tasks = TaskRegistry::new(sessions.directory().tasks());
+    let state = AppState::new(AppContext {
         sessions,
         config,
         document: OnceLock::new(),
         audit,
-        in_flight: InFlight::default(),
+        in_flight: InFlightRequests::default(),
         requests: OnceLock::new(),
         tasks,
-        changing,
+        running_calls: running_calls.clone(),
         stopping,
     });
-    let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
+    let (routes, document) = OpenApiRouter::with_openapi(ApiDocument::openapi())
         .merge(open())
-        .merge(reading().route_layer(from_fn_with_state(state.clone(), access::may_read)))
-        .merge(once(driving(&state.config), &state).route_layer(from_fn_with_state(state.clone(), access::may_drive)))
-        .merge(once(answering(), &state).route_layer(from_fn_with_state(state.clone(), access::may_answer)))
-        .merge(once(administering(), &state).route_layer(from_fn_with_state(state.clone(), access::may_administer)))
+        .merge(reading().route_layer(from_fn_with_state(state.clone(), access::require_read)))
+        .merge(
+            with_idempotency(driving(&state.config), &state)
+                .route_layer(from_fn_with_state(state.clone(), access::require_drive)),
+        )
+        .merge(
+            with_idempotency(answering(), &state)
+                .route_layer(from_fn_with_state(state.clone(), access::require_answer)),
+        )
+        .merge(
+            with_idempotency(administering(), &state)
+                .route_layer(from_fn_with_state(state.clone(), access::require_admin)),
+        )
         .split_for_parts();
-    // Set once, here: the document is made of the routes that it is served beside.
-    let _ = state.document.set(finish(document).to_pretty_json().unwrap_or_default());
+    // The document describes the routes, so it is set after they are built.
+    let _ = state.document.set(complete(document).to_pretty_json().unwrap_or_default());
     let app = routes
         .fallback(error::route_not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
-        .layer(from_fn_with_state(state.clone(), cors::listed_origins))
-        .layer(from_fn_with_state(state.clone(), host_guard::known_host))
-        .layer(from_fn(error::shape))
-        .layer(from_fn(request_id::name))
+        .layer(from_fn_with_state(state.clone(), cors::allow_listed_origins))
+        .layer(from_fn_with_state(state.clone(), host_guard::require_known_host))
+        .layer(from_fn(error::write_problems))
+        .layer(from_fn(request_id::assign))
         .layer(DefaultBodyLimit::max(SMALL_BODY))
-        .layer(from_fn(linger::linger))
+        .layer(from_fn_with_state(running_calls, drain::drain_bodies))
         .with_state(state);
     Ok(app)
 }
 
-/// What has a name is done once.
-fn once(routes: OpenApiRouter<AppState>, state: &AppState) -> OpenApiRouter<AppState> {
-    routes.route_layer(from_fn_with_state(state.clone(), idempotency::once))
+/// Adds idempotency keys.
+fn with_idempotency(routes: OpenApiRouter<AppState>, state: &AppState) -> OpenApiRouter<AppState> {
+    routes.route_layer(from_fn_with_state(state.clone(), idempotency::run_once))
 }
 
-/// For everybody.
+/// Routes without a token.
 fn open() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(health::show)).routes(routes!(openapi::show))
 }
 
-/// For who may look.
+/// Routes with the scope `read`.
 fn reading() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(agents::list))
         .routes(routes!(agents::modes))
         .routes(routes!(agents::models))
-        .routes(routes!(answers::all_pending))
+        .routes(routes!(pending::all_pending))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::show))
         .routes(routes!(events::page))
         .routes(routes!(events::stream))
         .routes(routes!(feed::page))
         .routes(routes!(feed::stream))
-        .routes(routes!(answers::pending))
+        .routes(routes!(pending::pending))
         .routes(routes!(queue::list))
         .routes(routes!(grants::list))
         .routes(routes!(sessions::policy))
@@ -118,7 +127,7 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(files::stat))
 }
 
-/// For who may make sessions and tell them what to do.
+/// Routes with the scope `drive`.
 fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(messages::send))
@@ -134,7 +143,7 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(tasks::create))
         .routes(routes!(changes::apply))
         .routes(routes!(changes::discard))
-        .routes(routes!(reach::narrow))
+        .routes(routes!(session_policy::narrow))
         .routes(routes!(files::write))
         .routes(routes!(files::remove))
         .routes(routes!(files::make_directory))
@@ -142,20 +151,20 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(files::upload))
 }
 
-/// For who may answer in a person's place.
+/// Routes with the scope `answer`.
 fn answering() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
-        .routes(routes!(answers::permission))
-        .routes(routes!(answers::question))
-        .routes(routes!(answers::reject))
+        .routes(routes!(pending::permission))
+        .routes(routes!(pending::question))
+        .routes(routes!(pending::reject))
         .routes(routes!(grants::revoke))
 }
 
-/// For who may do everything.
+/// Routes with the scope `admin`.
 fn administering() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(sessions::remove))
-        .routes(routes!(reach::grant))
+        .routes(routes!(session_policy::grant))
         .routes(routes!(bundles::import))
         .routes(routes!(agents::install))
 }

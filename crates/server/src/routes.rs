@@ -1,7 +1,6 @@
-//! One handler a route, by what it is about.
+//! The handlers, one per route, grouped by subject.
 
 pub(crate) mod agents;
-pub(crate) mod answers;
 pub(crate) mod bundles;
 pub(crate) mod changes;
 pub(crate) mod events;
@@ -12,9 +11,10 @@ pub(crate) mod health;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
+pub(crate) mod pending;
 pub(crate) mod queue;
-pub(crate) mod reach;
 pub(crate) mod replays;
+pub(crate) mod session_policy;
 pub(crate) mod sessions;
 pub(crate) mod tasks;
 pub(crate) mod usage;

@@ -1,4 +1,4 @@
-//! Listening, answering, and coming to an end in bounded time.
+//! The HTTP server: listeners, connections and a shutdown in bounded time.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,50 +21,50 @@ use crate::config::{ServerConfig, ServerListeners};
 use crate::peer::Peer;
 use crate::router::build;
 use crate::tls::TlsConfig;
-use crate::unread::Told;
 
-/// How long a client may take to send the head of a request.
+/// Most time for a client to send a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long to wait when the system has no descriptor left for a connection.
+/// Pause after a failed accept, usually because the process has no free file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a server could not start.
+/// The reason why a server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Without a token only this machine may connect.
-    #[error("`{0}` can be reached from other machines, so callers must show a token")]
-    OpenToOthers(SocketAddr),
-    /// The address cannot be had.
+    /// Without tokens only loopback addresses are allowed.
+    #[error("cannot listen on `{0}` without tokens: other machines can reach this address")]
+    TokenRequired(SocketAddr),
+    /// The address cannot be bound.
     #[error("cannot listen on `{address}`")]
     Tcp {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// Who changes what could not be noted.
+    /// The audit log cannot be opened.
     #[error("cannot open the audit log `{}`", path.display())]
     Audit {
-        /// The path asked for.
+        /// The requested path.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// The socket cannot be had.
+    /// The Unix socket cannot be bound.
     #[error("cannot listen on the socket `{}`", path.display())]
     Unix {
-        /// The path asked for.
+        /// The requested path.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         #[source]
         source: io::Error,
     },
 }
 
-/// Serves `sessions` until `shutdown`, then closes them and lets answers in flight end. `bound` hears the TCP
-/// addresses once all listeners are there, in the order asked for.
+/// Serves `sessions` until `shutdown`, then closes them and waits for running responses, at most `config.drain`.
+///
+/// `bound` is called with the TCP addresses, in the given order, once all listeners are bound.
 pub async fn serve(
     listeners: ServerListeners,
     mut config: ServerConfig,
@@ -73,13 +73,13 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let (tcp, addresses) = bind_tcp(&listeners, &config).await?;
-    config.hosts.extend(addresses.iter().filter_map(name_of));
-    // First of all: who looks for this process finds it there, and waits until it answers.
+    config.hosts.extend(addresses.iter().filter_map(host_name));
+    // Bound before the rest is built: clients that look for this process connect and wait for its response.
     let unix = listeners.unix.as_deref().map(bind_unix).transpose()?;
     let (accepting, streaming) = (CancellationToken::new(), CancellationToken::new());
     let (connections, drain) = (TaskTracker::new(), config.drain);
     let app = build(sessions.clone(), config, streaming.clone(), connections.clone())?;
-    let server = Server { connections: connections.clone(), stopping: accepting.clone(), tls: listeners.tls };
+    let server = ConnectionServer { connections: connections.clone(), stopping: accepting.clone(), tls: listeners.tls };
     for listener in tcp {
         connections.spawn(server.clone().accept_tcp(listener, app.clone().layer(Extension(Peer::Tcp))));
     }
@@ -89,12 +89,12 @@ pub async fn serve(
     bound(&addresses);
     shutdown.await;
     accepting.cancel();
-    // Readers still see how their sessions were left, then their streams end.
+    // Clients get the last events of their sessions before their streams end.
     sessions.close_all().await;
     streaming.cancel();
     connections.close();
     if tokio::time::timeout(drain, connections.wait()).await.is_err() {
-        tracing::warn!("some answers did not end in time and were cut");
+        tracing::warn!("some responses did not end in time; closing their connections");
     }
     if let Some(path) = listeners.unix {
         let _ = std::fs::remove_file(path);
@@ -109,7 +109,7 @@ async fn bind_tcp(
     let (mut bound, mut addresses) = (Vec::new(), Vec::new());
     for &address in &listeners.tcp {
         if matches!(config.auth, AuthMode::None) && !address.ip().is_loopback() {
-            return Err(ServeError::OpenToOthers(address));
+            return Err(ServeError::TokenRequired(address));
         }
         let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Tcp { address, source })?;
         addresses.push(listener.local_addr().map_err(|source| ServeError::Tcp { address, source })?);
@@ -118,8 +118,8 @@ async fn bind_tcp(
     Ok((bound, addresses))
 }
 
-/// What a server is called by who calls the address it listens on; nothing where that is every address there is.
-fn name_of(address: &SocketAddr) -> Option<String> {
+/// Returns the host name of a listening address; `None` for an unspecified address.
+fn host_name(address: &SocketAddr) -> Option<String> {
     match address.ip() {
         ip if ip.is_unspecified() => None,
         IpAddr::V4(ip) => Some(ip.to_string()),
@@ -127,7 +127,7 @@ fn name_of(address: &SocketAddr) -> Option<String> {
     }
 }
 
-/// Binds the socket of a data directory. The caller is the one server of it, so a socket that is there is left over.
+/// Binds the socket of a data directory. The caller is its only server, so an existing socket file is stale.
 fn bind_unix(path: &Path) -> Result<UnixListener, ServeError> {
     let failed = |source| ServeError::Unix { path: path.to_owned(), source };
     match std::fs::remove_file(path) {
@@ -139,34 +139,34 @@ fn bind_unix(path: &Path) -> Result<UnixListener, ServeError> {
     Ok(listener)
 }
 
-/// Every connection is a task of its own, counted until it ends.
+/// Serves connections, each in its own task of `connections`.
 #[derive(Clone)]
-struct Server {
+struct ConnectionServer {
     connections: TaskTracker,
     stopping: CancellationToken,
     tls: Option<TlsConfig>,
 }
 
-impl Server {
+impl ConnectionServer {
     async fn accept_tcp(self, listener: TcpListener, app: Router) {
         while let Some(accepted) = self.stopping.run_until_cancelled(listener.accept()).await {
             match accepted {
                 Ok((stream, _)) => {
-                    // Without it the small frames of a stream wait for acknowledgements.
+                    // Without TCP_NODELAY the small frames of a stream wait for acknowledgements.
                     let _ = stream.set_nodelay(true);
-                    self.connections.spawn(self.clone().answer_tcp(stream, app.clone()));
+                    self.connections.spawn(self.clone().serve_tcp(stream, app.clone()));
                 }
                 Err(error) => pause(&error).await,
             }
         }
     }
 
-    async fn answer_tcp(self, stream: TcpStream, app: Router) {
-        let Some(tls) = self.tls.clone() else { return self.answer(stream, app).await };
-        let greeting = self.stopping.run_until_cancelled(tokio::time::timeout(HEAD_TIMEOUT, tls.greet(stream)));
-        match greeting.await {
-            Some(Ok(Ok(stream))) => self.answer(stream, app).await,
-            Some(Ok(Err(error))) => tracing::debug!(%error, "a greeting failed"),
+    async fn serve_tcp(self, stream: TcpStream, app: Router) {
+        let Some(tls) = self.tls.clone() else { return self.serve_connection(stream, app).await };
+        let handshake = self.stopping.run_until_cancelled(tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)));
+        match handshake.await {
+            Some(Ok(Ok(stream))) => self.serve_connection(stream, app).await,
+            Some(Ok(Err(error))) => tracing::debug!(%error, "TLS handshake failed"),
             Some(Err(_)) | None => {}
         }
     }
@@ -177,9 +177,9 @@ impl Server {
             match accepted {
                 Ok((stream, _)) => match stream.peer_cred() {
                     Ok(peer) if peer.uid() == own => {
-                        self.connections.spawn(self.clone().answer(stream, app.clone()));
+                        self.connections.spawn(self.clone().serve_connection(stream, app.clone()));
                     }
-                    // The mode of the socket keeps others out; root and a passed descriptor are not kept by it.
+                    // The mode of the socket does not stop root or a process that was passed a descriptor.
                     _ => tracing::warn!("refused a connection of another user"),
                 },
                 Err(error) => pause(&error).await,
@@ -187,10 +187,10 @@ impl Server {
         }
     }
 
-    async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, app: Router) {
+    async fn serve_connection(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, app: Router) {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-        let connection = http.serve_connection(TokioIo::new(Told::new(stream)), TowerToHyperService::new(app));
+        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
@@ -200,7 +200,7 @@ impl Server {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, "a connection broke");
+            tracing::debug!(%error, "connection failed");
         }
     }
 }
@@ -215,8 +215,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_called_by_the_address_it_listens_on() {
-        let name = |address: &str| name_of(&address.parse().unwrap());
+    fn listening_address_is_a_host_name() {
+        let name = |address: &str| host_name(&address.parse().unwrap());
         assert_eq!(name("127.0.0.2:80").as_deref(), Some("127.0.0.2"));
         assert_eq!(name("[2001:db8::7]:80").as_deref(), Some("[2001:db8::7]"));
         assert_eq!((name("0.0.0.0:80"), name("[::]:80")), (None, None));

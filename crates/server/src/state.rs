@@ -1,4 +1,4 @@
-//! What every handler can reach.
+//! The shared state of the handlers.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -12,63 +12,63 @@ use tokio_util::task::TaskTracker;
 use crate::audit::AuditLog;
 use crate::config::ServerConfig;
 use crate::error::ApiError;
-use crate::idempotency::InFlight;
-use crate::tasks::Tasks;
+use crate::idempotency::InFlightRequests;
+use crate::task_registry::TaskRegistry;
 
-/// What every handler can reach. Each call clones it many times: once for every layer around its route.
+/// The shared state of the handlers. Each call clones it once for every layer, so it is one `Arc`.
 #[derive(Clone)]
-pub(crate) struct AppState(Arc<Parts>);
+pub(crate) struct AppState(Arc<AppContext>);
 
 impl AppState {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: AppContext) -> Self {
         Self(Arc::new(parts))
     }
 }
 
 impl Deref for AppState {
-    type Target = Parts;
+    type Target = AppContext;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &AppContext {
         &self.0
     }
 }
 
-/// What there is to reach.
-pub(crate) struct Parts {
+/// The content of [`AppState`].
+pub(crate) struct AppContext {
     pub(crate) sessions: Sessions,
     pub(crate) config: ServerConfig,
-    /// What describes this API, once all routes are known.
+    /// The OpenAPI document, set once all routes are known.
     pub(crate) document: OnceLock<String>,
-    /// Who changed what.
+    /// The audit log.
     pub(crate) audit: Option<Arc<AuditLog>>,
-    /// Named requests that are being done now.
-    pub(crate) in_flight: InFlight,
-    /// Named requests of all times, once there is one.
+    /// Running requests with an idempotency key.
+    pub(crate) in_flight: InFlightRequests,
+    /// Stored idempotency keys; opened with the first one.
     pub(crate) requests: OnceLock<Arc<IdempotencyStore>>,
-    /// Tasks that were handed in.
-    pub(crate) tasks: Tasks,
-    /// Calls that change something, until they are done.
-    pub(crate) changing: TaskTracker,
-    /// Ends every stream.
+    /// The tasks of the data directory.
+    pub(crate) tasks: TaskRegistry,
+    /// Owns the running calls that change something.
+    pub(crate) running_calls: TaskTracker,
+    /// Cancelled to end every stream.
     pub(crate) stopping: CancellationToken,
 }
 
 impl AppState {
     /// Ends a session, also one that another process of the data directory runs.
     pub(crate) async fn terminate(&self, id: &SessionId) -> Result<(), ApiError> {
-        match (self.sessions.terminate(id).await, &self.config.elsewhere) {
-            (Err(SessionError::RunByAnotherProcess(_)), Some(elsewhere)) => Ok(elsewhere.0(id.clone()).await?),
+        match (self.sessions.terminate(id).await, &self.config.remote_stop) {
+            (Err(SessionError::RunElsewhere(_)), Some(elsewhere)) => Ok(elsewhere.0(id.clone()).await?),
             (ended, _) => Ok(ended?),
         }
     }
 
-    /// The named requests of the data directory.
+    /// Returns the store of idempotency keys, and opens it if needed.
     pub(crate) fn requests(&self) -> Result<Arc<IdempotencyStore>, ApiError> {
         if let Some(requests) = self.requests.get() {
             return Ok(requests.clone());
         }
-        let opened = self.sessions.idempotency_store();
-        let opened = opened.map_err(|error| ApiError::unkept("the named requests cannot be opened", &error))?;
+        let opened = self.sessions.requests();
+        let opened = opened.map_err(|error| ApiError::storage("cannot open the store of idempotency keys", &error))?;
         Ok(self.requests.get_or_init(|| Arc::new(opened)).clone())
     }
 }

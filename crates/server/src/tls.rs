@@ -1,6 +1,6 @@
-//! TLS in front of the API: one certificate, one key, read once when the server starts.
+//! TLS for the API: one certificate and one key, read when the server starts.
 //!
-//! What is wrong with the files is told before anything listens: a server never falls back to plain HTTP.
+//! Invalid files are an error before the server listens. A server never falls back to plain HTTP.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,31 +13,31 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Why a certificate and its key cannot be used.
+/// The reason why a certificate and its key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The file is not there, cannot be read, or holds no such thing.
-    #[error("`{}` is no {what} in PEM", path.display())]
+    /// The file cannot be read, or does not contain the expected item.
+    #[error("cannot read a {what} in PEM from `{}`", path.display())]
     File {
-        /// What it should hold.
+        /// The expected item.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the reader said.
+        /// The parser's error.
         #[source]
         source: pem::Error,
     },
-    /// The file holds other things.
-    #[error("`{}` holds no certificate", .0.display())]
+    /// The file contains no certificate.
+    #[error("`{}` contains no certificate", .0.display())]
     NoCertificate(PathBuf),
-    /// Each may be good, but not together.
-    #[error("the certificate `{}` and the key `{}` cannot be used together", certificate.display(), key.display())]
-    Pair {
+    /// The key does not belong to the certificate.
+    #[error("the certificate `{}` and the key `{}` do not belong together", certificate.display(), key.display())]
+    Mismatch {
         /// The certificate.
         certificate: PathBuf,
         /// The key.
         key: PathBuf,
-        /// What stands against it.
+        /// The TLS library's error.
         #[source]
         source: rustls::Error,
     },
@@ -49,12 +49,12 @@ pub struct TlsConfig(TlsAcceptor);
 
 impl std::fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tls")
+        f.write_str("TlsConfig")
     }
 }
 
 impl TlsConfig {
-    /// Reads a chain of certificates, that of the server first, and the key of the first.
+    /// Reads a certificate chain, the server's certificate first, and its key.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let unreadable = |what, path: &Path| {
             let path = path.to_owned();
@@ -66,7 +66,7 @@ impl TlsConfig {
             return Err(TlsError::NoCertificate(certificate.to_owned()));
         }
         let secret = PrivateKeyDer::from_pem_file(key).map_err(unreadable("private key", key))?;
-        let paired = |source| TlsError::Pair { certificate: certificate.to_owned(), key: key.to_owned(), source };
+        let paired = |source| TlsError::Mismatch { certificate: certificate.to_owned(), key: key.to_owned(), source };
         let provider = Arc::new(crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let built = builder.and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret));
@@ -75,8 +75,8 @@ impl TlsConfig {
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }
 
-    /// Greets whoever connected.
-    pub(crate) async fn greet(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    /// Performs the TLS handshake.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         self.0.accept(stream).await
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies and queries as they stand in JSON: camelCase outside of events.
+//! Request bodies, queries and response bodies of the API. JSON keys are in camelCase, except in events.
 
 pub(crate) mod bundles;
 pub(crate) mod changes;
@@ -11,15 +11,15 @@ use serde::{Deserialize, Deserializer, Serialize};
 use session::{PendingRequest, QueuedMessage, ReplayOutcome, UserMessage, WhenBusy};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::vocabulary::EventFilter;
+use crate::event_filter::EventFilter;
 
-/// `GET /v1/health`.
+/// Response of `GET /v1/health`.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Health {
     pub(crate) status: &'static str,
 }
 
-/// `GET /v1/sessions`.
+/// Response of `GET /v1/sessions`.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SessionList {
@@ -28,10 +28,11 @@ pub(crate) struct SessionList {
     pub(crate) next_cursor: Option<String>,
 }
 
-/// Answer of `POST /v1/sessions/{id}`. A session that is not healthy is a problem instead.
+/// Response of `POST /v1/sessions/{id}`. An unhealthy session is a problem document instead.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Created {
+#[schema(as = Created)]
+pub(crate) struct CreatedSession {
     pub(crate) healthy: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) native_session_id: Option<String>,
@@ -55,13 +56,14 @@ pub(crate) struct MessageBody {
     #[schema(min_length = 1, max_length = 255)]
     client_message_id: Option<String>,
     #[serde(default, alias = "when_busy")]
-    when_busy: Busy,
+    when_busy: BusyMode,
 }
 
-/// What to do with a message that comes in the middle of a turn.
+/// The handling of a message that arrives during a turn.
 #[derive(Deserialize, Default, ToSchema)]
 #[serde(rename_all = "camelCase")]
-enum Busy {
+#[schema(as = Busy)]
+enum BusyMode {
     #[default]
     Queue,
     Refuse,
@@ -71,16 +73,16 @@ enum Busy {
 impl From<MessageBody> for UserMessage {
     fn from(body: MessageBody) -> Self {
         let when_busy = match body.when_busy {
-            Busy::Queue => WhenBusy::Queue,
-            Busy::Refuse => WhenBusy::Refuse,
-            Busy::Steer => WhenBusy::Steer,
+            BusyMode::Queue => WhenBusy::Queue,
+            BusyMode::Refuse => WhenBusy::Refuse,
+            BusyMode::Steer => WhenBusy::Steer,
         };
         let (text, attachments) = (body.message, body.attachments);
         Self { text, attachments, client_message_id: body.client_message_id, when_busy }
     }
 }
 
-/// `GET …/queue`.
+/// Response of `GET …/queue`.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MessageList {
@@ -89,13 +91,13 @@ pub(crate) struct MessageList {
     pub(crate) next_cursor: Option<String>,
 }
 
-/// A page of events, in order. It is written event by event, in bounded memory; this is its shape.
+/// A page of events, in order.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-#[expect(dead_code, reason = "only its schema is used")]
+#[expect(dead_code, reason = "pages are written event by event; only the schema is used")]
 pub(crate) struct EventPage {
     events: Vec<Event>,
-    /// Whether there are more after the last of these.
+    /// Whether there are more events after this page.
     has_more: bool,
 }
 
@@ -103,10 +105,10 @@ pub(crate) struct EventPage {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RawQuery {
-    /// With what the agent printed itself.
+    /// Include the agent's raw output.
     #[serde(default, alias = "includeRaw")]
     pub(crate) include_raw: Option<bool>,
-    /// Only types of events that the contract knows, or all; what the server was started with when not given.
+    /// The event types to return: `all`, or `contract` for those of the existing API. The default is a setting of the server.
     #[serde(default)]
     #[param(inline)]
     pub(crate) events: Option<EventFilter>,
@@ -116,13 +118,13 @@ pub(crate) struct RawQuery {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct StreamQuery {
-    /// Only what comes after this number.
+    /// Return events after this sequence number.
     #[serde(default, deserialize_with = "signed")]
     pub(crate) offset: Option<u64>,
-    /// With what the agent printed itself.
+    /// Include the agent's raw output.
     #[serde(default, alias = "includeRaw")]
     pub(crate) include_raw: Option<bool>,
-    /// Only types of events that the contract knows, or all; what the server was started with when not given.
+    /// The event types to return: `all`, or `contract` for those of the existing API. The default is a setting of the server.
     #[serde(default)]
     #[param(inline)]
     pub(crate) events: Option<EventFilter>,
@@ -132,16 +134,16 @@ pub(crate) struct StreamQuery {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct EventsQuery {
-    /// Only what comes after this number.
+    /// Return events after this sequence number.
     #[serde(default, deserialize_with = "signed")]
     pub(crate) offset: Option<u64>,
     /// At most this many.
     #[serde(default, deserialize_with = "signed")]
     pub(crate) limit: Option<u64>,
-    /// With what the agent printed itself.
+    /// Include the agent's raw output.
     #[serde(default, alias = "includeRaw")]
     pub(crate) include_raw: Option<bool>,
-    /// Only types of events that the contract knows, or all; what the server was started with when not given.
+    /// The event types to return: `all`, or `contract` for those of the existing API. The default is a setting of the server.
     #[serde(default)]
     #[param(inline)]
     pub(crate) events: Option<EventFilter>,
@@ -161,7 +163,7 @@ pub(crate) struct AnswersBody {
     pub(crate) answers: Vec<Vec<String>>,
 }
 
-/// `GET …/pending`.
+/// Response of `GET …/pending`.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PendingList {
@@ -170,19 +172,19 @@ pub(crate) struct PendingList {
     pub(crate) next_cursor: Option<String>,
 }
 
-/// What `GET /v1/usage` can be asked.
+/// Query of `GET /v1/usage`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UsageQuery {
     /// `session`, `account`, `user`, `agent`, `model` or `day`.
     pub(crate) by: Option<String>,
-    /// A time such as `7d`, a date or an RFC 3339 timestamp.
+    /// Start of the period: a duration such as `7d`, a date or an RFC 3339 timestamp.
     pub(crate) since: Option<String>,
-    /// At most this many rows; all of them when not given.
+    /// Most rows to return; all rows if absent.
     #[serde(default, deserialize_with = "signed")]
     pub(crate) limit: Option<u64>,
-    /// `nextCursor` of the page before.
+    /// `nextCursor` of the previous page.
     pub(crate) cursor: Option<String>,
 }
 
@@ -190,7 +192,7 @@ pub(crate) struct UsageQuery {
 #[derive(Deserialize, Default, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InstallBody {
-    /// Also when it is there.
+    /// Install again even if the agent is installed.
     pub(crate) reinstall: Option<bool>,
 }
 
@@ -198,35 +200,35 @@ pub(crate) struct InstallBody {
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ReplayBody {
-    /// The id of the new session; a UUID when not given.
+    /// The id of the new session; a UUID if absent.
     pub(crate) session_id: Option<SessionId>,
-    /// Another directory that is as the recorded one was when its session began.
+    /// A directory with the state of the recorded workspace at the start of its session.
     pub(crate) directory: Option<String>,
 }
 
-/// Answer of `POST …/replay`.
+/// Response of `POST …/replay`.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReplayReport {
-    /// The session it was played in; it has ended.
+    /// The session of the replay, which has ended.
     session_id: SessionId,
-    /// How its last turn ended.
+    /// The outcome of its last turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<TurnOutcome>,
-    /// Whether both records say the same.
+    /// Whether both journals are equal.
     same: bool,
-    /// In what they differ, line by line.
+    /// The differences, line by line.
     differences: Vec<String>,
-    /// The first request that was not recorded, which ended the replay there.
+    /// The first request that is not in the recording. It ended the replay.
     #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<String>,
-    /// How many recorded model calls nobody asked for.
+    /// Number of recorded model calls that the replay did not use.
     calls_left: usize,
 }
 
 impl ReplayReport {
-    pub(crate) fn of(session_id: SessionId, played: ReplayOutcome) -> Self {
-        let ReplayOutcome { outcome, unrecorded_request: miss, unused_calls: left, differences } = played;
+    pub(crate) fn new(session_id: SessionId, replayed: ReplayOutcome) -> Self {
+        let ReplayOutcome { outcome, miss, left, differences } = replayed;
         let same = miss.is_none() && differences.is_empty();
         Self { session_id, outcome, same, differences, missed: miss, calls_left: left }
     }
@@ -236,13 +238,13 @@ impl ReplayReport {
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ForkBody {
-    /// The id of the new session; a UUID when not given.
+    /// The id of the new session; a UUID if absent.
     pub(crate) session_id: Option<SessionId>,
-    /// The title of the new session; that of the other when not given.
+    /// The title of the new session; the title of the forked session if absent.
     pub(crate) title: Option<String>,
 }
 
-/// `GET …/grants`.
+/// Response of `GET …/grants`.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GrantList {
@@ -255,7 +257,7 @@ pub(crate) struct GrantList {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PolicyRules {
-    /// Each as `key=value`; only keys of `net`.
+    /// Rules as `key=value`; only keys of `net`.
     #[schema(example = json!(["net.enabled=false"]))]
     pub(crate) rules: Vec<String>,
 }
@@ -264,24 +266,24 @@ pub(crate) struct PolicyRules {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PolicyGrant {
-    /// Each as `key=value`; only keys of `net`.
+    /// Rules as `key=value`; only keys of `net`.
     #[schema(example = json!(["net.allowlist=packages.example.com:443"]))]
     pub(crate) rules: Vec<String>,
-    /// How long it lasts.
+    /// Duration of the grant in seconds.
     #[schema(minimum = 1, maximum = 2_592_000)]
     pub(crate) seconds: u64,
 }
 
-/// `GET …/policy`.
+/// Response of `GET …/policy`.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SessionPolicy {
-    /// What makes its sandbox.
+    /// The backend of its sandbox.
     pub(crate) backend: String,
-    /// Each key, whether it is enforced, and by what means.
+    /// Each policy key, whether it is enforced, and the means of enforcement.
     pub(crate) keys: serde_json::Value,
 }
 
-/// A number that a signed integer of 64 bits holds too: the document promises no more.
+/// Deserializes a number that fits into a signed 64-bit integer, as the OpenAPI document states.
 pub(crate) fn signed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let number = Option::<u64>::deserialize(from)?;
     match number {

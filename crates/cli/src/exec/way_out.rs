@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ::policy::EffectivePolicy;
 use base::EGRESS_PORT;
 use egress::{
-    CERTIFICATES, DnsSockets, Egress, EgressAttachment, EgressIdentity, EgressLimits, LivePolicy, ProxyCredentials,
+    CA_BUNDLE_PATH, DnsSockets, Egress, EgressAttachment, EgressIdentity, EgressLimits, LivePolicy, ProxyCredentials,
     SessionCa,
 };
 use protocol::ProblemCode;
@@ -29,19 +29,19 @@ impl Way {
     /// The way that `policy` lets a command take.
     pub(super) fn of(config: &Config, policy: &EffectivePolicy) -> Result<Self, Failure> {
         let egress = world::egress(config)?;
-        let outfit = egress.outfit(policy).map_err(|error| Failure::of(ProblemCode::SandboxCreateError, &error))?;
+        let outfit = egress.proxy_credentials(policy).map_err(|error| Failure::of(ProblemCode::SandboxCreateError, &error))?;
         Ok(Self { egress, outfit })
     }
 
     /// What is placed in the sandbox.
     pub(super) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        let bundle = |authority: &Arc<SessionCa>| (CERTIFICATES.into(), authority.bundle().into_bytes());
-        self.outfit.authority.iter().map(bundle).collect()
+        let bundle = |authority: &Arc<SessionCa>| (CA_BUNDLE_PATH.into(), authority.ca_bundle().into_bytes());
+        self.outfit.session_ca.iter().map(bundle).collect()
     }
 
     /// Where programs look for the proxy, whom they trust, and what they take for keys.
     pub(super) fn tell(&self, environment: &mut BTreeMap<String, String>) {
-        self.outfit.tell(environment, (Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
+        self.outfit.add_to_environment(environment, (Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
     }
 }
 
@@ -64,8 +64,8 @@ impl WayOut {
             journal: record.clone(),
             turn: Arc::new(|| None),
             policy: LivePolicy::new(policy.clone()),
-            outfit: way.outfit.clone(),
-            names: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
+            credentials: way.outfit.clone(),
+            dns: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
             limits: EgressLimits::default(),
         };
         let attached = way.egress.attach(listener, identity);

@@ -61,7 +61,7 @@ fn a_credential_is_found_before_anything_starts_and_is_nowhere_inside() {
     let chosen = format!("--policy={}", policy.display());
     let ran = place.run(&["exec", &chosen, "--", "true"]);
     assert_eq!(ran.code, 125, "{}", ran.people);
-    assert!(ran.people.contains("there is no credential `mirror` to inject (net.inject)"), "{}", ran.people);
+    assert!(ran.people.contains("cannot inject the credential `mirror` (net.inject)"), "{}", ran.people);
 
     std::fs::create_dir_all(place.data()).unwrap();
     std::fs::write(place.data().join("viv.toml"), "[credentials.mirror]\nkey_file = \"mirror.key\"\n").unwrap();

@@ -73,7 +73,7 @@ fn what_cannot_be_used_is_told_and_nothing_is_served() {
         (&certificate, &missing, "missing.pem"),
         (&text, &key, "kept.txt"),
         (&certificate, &text, "kept.txt"),
-        (&certificate, &other, "cannot be used together"),
+        (&certificate, &other, "do not belong together"),
     ] {
         let (cert, key) = (format!("--tls-cert={}", cert.display()), format!("--tls-key={}", key.display()));
         let ran = place.run(&["serve", "--listen=127.0.0.1:0", &cert, &key]);

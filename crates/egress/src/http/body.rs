@@ -1,4 +1,4 @@
-//! Bodies, taken out of one frame and put into another: what is passed on has exactly one length.
+//! Relaying of bodies: decoded from one framing and encoded in another, so that each has exactly one length.
 
 use std::io;
 
@@ -6,52 +6,52 @@ use bytes::Bytes;
 use secret::Redactor;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
-use super::framing::Framing;
+use super::framing::BodyFraming;
 use crate::{
     attempt::Traffic,
-    pump::{Buffer, Way},
-    source::Source,
+    copy::{CopyBuffer, Direction},
+    peek_reader::PeekReader,
 };
 
-/// Bytes of a line that announces a chunk, its extensions included.
+/// Longest chunk header line, extensions included.
 const CHUNK_LINE: usize = 256;
-/// Bytes of what may follow the last chunk.
+/// Most bytes of trailers after the last chunk.
 const TRAILERS: usize = 8 << 10;
 
-/// Why a body did not go through.
+/// Failure to relay a body.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// The side it comes from failed, or closed too early.
+    /// The sender failed or closed too early.
     #[error("cannot read a body")]
     Read(#[source] io::Error),
-    /// Its chunks make no sense.
-    #[error("a chunked body is malformed: {0}")]
+    /// The chunks are invalid.
+    #[error("invalid chunked body: {0}")]
     Malformed(&'static str),
-    /// The side it goes to failed.
-    #[error("cannot pass a body on")]
+    /// The receiver failed.
+    #[error("cannot forward a body")]
     Write(#[source] io::Error),
 }
 
-/// Passes one body on.
-pub(crate) struct Relay<'a, R, W> {
-    pub(crate) source: &'a mut Source<R>,
+/// Relays one body.
+pub(crate) struct BodyRelay<'a, R, W> {
+    pub(crate) source: &'a mut PeekReader<R>,
     pub(crate) sink: &'a mut W,
     pub(crate) traffic: &'a Traffic,
-    pub(crate) way: Way,
-    /// Whether it is written in chunks; else as it is.
+    pub(crate) direction: Direction,
+    /// Whether to write chunks.
     pub(crate) in_chunks: bool,
-    /// Over what must not be in it.
-    pub(crate) veils: &'a mut [Redactor],
+    /// Redactors of the secrets that must not pass.
+    pub(crate) redactors: &'a mut [Redactor],
 }
 
-impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {
-    /// Passes everything on that belongs to the body, and nothing after it.
-    pub(crate) async fn run(mut self, framing: Framing) -> Result<(), BodyError> {
-        let mut buffer = Buffer::new();
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> BodyRelay<'_, R, W> {
+    /// Relays the bytes of the body and nothing after it.
+    pub(crate) async fn run(mut self, framing: BodyFraming) -> Result<(), BodyError> {
+        let mut buffer = CopyBuffer::new();
         match framing {
-            Framing::Length(length) => self.copy(&mut buffer, length).await?,
-            Framing::UntilClose => while self.piece(&mut buffer, u64::MAX).await? > 0 {},
-            Framing::Chunked => loop {
+            BodyFraming::Length(length) => self.copy(&mut buffer, length).await?,
+            BodyFraming::UntilClose => while self.piece(&mut buffer, u64::MAX).await? > 0 {},
+            BodyFraming::Chunked => loop {
                 let length = self.chunk_length().await?;
                 if length == 0 {
                     self.skip_trailers().await?;
@@ -59,13 +59,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {
                 }
                 self.copy(&mut buffer, length).await?;
                 if self.line(2).await?.len() != 2 {
-                    return Err(BodyError::Malformed("a chunk is longer than it said"));
+                    return Err(BodyError::Malformed("a chunk is longer than its length"));
                 }
             },
         }
-        for number in 0..self.veils.len() {
-            let held = self.veils[number].finish();
-            let rest = self.veils[number + 1..].iter_mut().fold(held, |bytes, veil| veil.redact(bytes));
+        for number in 0..self.redactors.len() {
+            let held = self.redactors[number].finish();
+            let rest = self.redactors[number + 1..].iter_mut().fold(held, |bytes, redactor| redactor.pass(bytes));
             self.write(&rest).await?;
         }
         if self.in_chunks {
@@ -74,7 +74,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {
         self.sink.flush().await.map_err(BodyError::Write)
     }
 
-    async fn copy(&mut self, buffer: &mut Buffer, mut left: u64) -> Result<(), BodyError> {
+    async fn copy(&mut self, buffer: &mut CopyBuffer, mut left: u64) -> Result<(), BodyError> {
         while left > 0 {
             match self.piece(buffer, left).await? {
                 0 => return Err(BodyError::Read(io::ErrorKind::UnexpectedEof.into())),
@@ -84,25 +84,25 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {
         Ok(())
     }
 
-    async fn piece(&mut self, buffer: &mut Buffer, limit: u64) -> Result<usize, BodyError> {
+    async fn piece(&mut self, buffer: &mut CopyBuffer, limit: u64) -> Result<usize, BodyError> {
         let bytes = buffer.read(self.source, limit).await.map_err(BodyError::Read)?;
         if bytes.is_empty() {
             return Ok(0);
         }
         let count = bytes.len();
-        self.way.count(self.traffic, count);
-        if self.veils.is_empty() {
+        self.direction.count(self.traffic, count);
+        if self.redactors.is_empty() {
             self.write(bytes).await?;
         } else {
             let bytes = Bytes::copy_from_slice(bytes);
-            let covered = self.veils.iter_mut().fold(bytes, |bytes, veil| veil.redact(bytes));
-            self.write(&covered).await?;
+            let redacted = self.redactors.iter_mut().fold(bytes, |bytes, redactor| redactor.pass(bytes));
+            self.write(&redacted).await?;
         }
         Ok(count)
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Result<(), BodyError> {
-        // An empty chunk would be the last one.
+        // An empty chunk would end the body.
         let written = if self.in_chunks && !bytes.is_empty() {
             let framed = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
             self.sink.write_all(&framed).await
@@ -114,7 +114,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {
 
     async fn chunk_length(&mut self) -> Result<u64, BodyError> {
         let line = self.line(CHUNK_LINE).await?;
-        // Extensions say nothing to anyone and are dropped.
+        // Chunk extensions have no use and are dropped.
         let digits = line[..line.len() - 2].split(|byte| *byte == b';').next().unwrap_or_default();
         if digits.is_empty() || digits.len() > 15 || !digits.iter().all(u8::is_ascii_hexdigit) {
             return Err(BodyError::Malformed("the length of a chunk is not a number"));
@@ -135,10 +135,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {
         }
     }
 
-    /// The next line with its end, of at most `limit` bytes.
+    /// Returns the next line with its line end; fails if it is longer than `limit` bytes.
     async fn line(&mut self, limit: usize) -> Result<Vec<u8>, BodyError> {
         loop {
-            let ahead = self.source.ahead();
+            let ahead = self.source.buffered();
             if let Some(feed) = ahead.iter().take(limit).position(|byte| *byte == b'\n') {
                 let line = self.source.take(feed + 1);
                 let body = line.strip_suffix(b"\r\n").ok_or(BodyError::Malformed("a line ends in CR LF"))?;
@@ -161,30 +161,36 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Relay<'_, R, W> {
 mod tests {
     use super::*;
 
-    async fn relay(body: &[u8], framing: Framing, in_chunks: bool) -> Result<(Vec<u8>, Vec<u8>), BodyError> {
-        let (mut source, mut sink) = (Source::new(body), Vec::new());
+    async fn relay(body: &[u8], framing: BodyFraming, in_chunks: bool) -> Result<(Vec<u8>, Vec<u8>), BodyError> {
+        let (mut source, mut sink) = (PeekReader::new(body), Vec::new());
         let traffic = Traffic::default();
-        let relay =
-            Relay { source: &mut source, sink: &mut sink, traffic: &traffic, way: Way::Out, in_chunks, veils: &mut [] };
+        let relay = BodyRelay {
+            source: &mut source,
+            sink: &mut sink,
+            traffic: &traffic,
+            direction: Direction::Outbound,
+            in_chunks,
+            redactors: &mut [],
+        };
         relay.run(framing).await?;
         source.fill().await.unwrap();
-        let left = source.ahead().to_vec();
+        let left = source.buffered().to_vec();
         Ok((sink, left))
     }
 
     #[tokio::test]
-    async fn a_body_ends_where_its_frame_says() {
-        let passed = relay(b"hello world", Framing::Length(5), false).await.unwrap();
+    async fn body_ends_where_its_framing_says() {
+        let passed = relay(b"hello world", BodyFraming::Length(5), false).await.unwrap();
         assert_eq!(passed, (b"hello".to_vec(), b" world".to_vec()));
         let chunked = b"3\r\nabc\r\n000a;x=y\r\n0123456789\r\n0\r\nt: v\r\n\r\nGET /";
-        let passed = relay(chunked, Framing::Chunked, false).await.unwrap();
+        let passed = relay(chunked, BodyFraming::Chunked, false).await.unwrap();
         assert_eq!(passed, (b"abc0123456789".to_vec(), b"GET /".to_vec()));
-        let (written, _) = relay(chunked, Framing::Chunked, true).await.unwrap();
+        let (written, _) = relay(chunked, BodyFraming::Chunked, true).await.unwrap();
         assert_eq!(written, b"3\r\nabc\r\na\r\n0123456789\r\n0\r\n\r\n");
     }
 
     #[tokio::test]
-    async fn a_frame_that_can_be_read_in_two_ways_is_refused() {
+    async fn ambiguous_framing_is_refused() {
         for body in [
             &b"3\nabc\n0\n\n"[..],
             b"3\r\nabcd\r\n0\r\n\r\n",
@@ -200,8 +206,8 @@ mod tests {
             &[b'1'; 300],
         ] {
             let text = String::from_utf8_lossy(body);
-            assert!(relay(body, Framing::Chunked, false).await.is_err(), "{text}");
+            assert!(relay(body, BodyFraming::Chunked, false).await.is_err(), "{text}");
         }
-        assert!(relay(b"hell", Framing::Length(5), false).await.is_err());
+        assert!(relay(b"hell", BodyFraming::Length(5), false).await.is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! One request to the host it names, and its answer back. One request a connection, on both sides.
+//! Forwarding of one request to its host, and of the response to the client. One request per connection on both sides.
 
 use std::io;
 
@@ -7,95 +7,107 @@ use secret::Redactor;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 use super::{
-    answer::Answer,
-    body::{BodyError, Relay},
-    framing::Framing,
-    request::Request,
+    body::{BodyError, BodyRelay},
+    framing::BodyFraming,
+    request::ProxyRequest,
+    response_head::ResponseHead,
 };
-use crate::{attempt::Traffic, client::Client, identity::EgressLimits, inject::Dressed, pump::Way, source::Source};
+use crate::{
+    attempt::Traffic, client_stream::ClientStream, copy::Direction, identity::EgressLimits, inject::PreparedRequest,
+    peek_reader::PeekReader,
+};
 
-/// Interim answers before the real one.
-const INTERIM_ANSWERS: usize = 8;
+/// Most interim (1xx) responses before the final one.
+const INTERIM_RESPONSES: usize = 8;
 
-/// Why a request was not answered to its end.
+/// Failure of an exchange.
 #[derive(Debug)]
 pub(crate) enum ForwardError {
-    /// The client's own fault; it has not been answered.
+    /// The client's request is invalid. The client has no response yet.
     Request(String),
-    /// The host's fault, before anything of its answer was passed on.
-    Answer(String),
-    /// Broken in the middle: nothing more can be said to anyone.
+    /// The host's response is invalid. Nothing of it was forwarded.
+    Response(String),
+    /// The connection broke during the response, so the client cannot get an error response.
     Broken(String),
 }
 
-/// Sends `request` to `upstream` and passes the answer on.
+/// Sends the request to `upstream` and relays the response to `client`.
 pub(crate) async fn forward(
-    client: &mut Client<impl AsyncRead + Unpin, impl AsyncWrite + Unpin>,
+    client: &mut ClientStream<impl AsyncRead + Unpin, impl AsyncWrite + Unpin>,
     upstream: impl AsyncRead + AsyncWrite,
-    (dressed, framing): (Dressed<'_>, Framing),
+    (prepared, framing): (PreparedRequest<'_>, BodyFraming),
     endpoint: &Endpoint,
     (limits, traffic): (&EgressLimits, &Traffic),
 ) -> Result<(), ForwardError> {
-    let Client { source: mut up_source, sink: mut up_sink } = Client::new(tokio::io::split(upstream));
-    let Dressed { request, headers, mut veils } = dressed;
+    let ClientStream { source: mut up_source, sink: mut up_sink } = ClientStream::new(tokio::io::split(upstream));
+    let PreparedRequest { request, headers, mut redactors } = prepared;
     let head = request.origin_head(endpoint, framing, &headers);
-    let Client { source, sink } = client;
+    let ClientStream { source, sink } = client;
     let sending = async {
         let sent = async {
             up_sink.write_all(&head).await.map_err(BodyError::Write)?;
             traffic.add_sent(head.len());
-            let in_chunks = framing == Framing::Chunked;
-            Relay { source, sink: &mut up_sink, traffic, way: Way::Out, in_chunks, veils: &mut [] }.run(framing).await
+            let in_chunks = framing == BodyFraming::Chunked;
+            BodyRelay {
+                source,
+                sink: &mut up_sink,
+                traffic,
+                direction: Direction::Outbound,
+                in_chunks,
+                redactors: &mut [],
+            }
+            .run(framing)
+            .await
         };
         match sent.await {
-            // A host may answer and close before it has read everything: its answer counts.
+            // A host may respond and close before it has read the whole request. Its response counts.
             Ok(()) | Err(BodyError::Write(_)) => std::future::pending().await,
             Err(error @ (BodyError::Read(_) | BodyError::Malformed(_))) => error,
         }
     };
     tokio::select! {
         error = sending => Err(ForwardError::Request(error.to_string())),
-        answered = answer(&mut up_source, sink, (request, &mut veils), (limits, traffic)) => answered,
+        relayed = relay_response(&mut up_source, sink, (request, &mut redactors), (limits, traffic)) => relayed,
     }
 }
 
-async fn answer(
-    source: &mut Source<impl AsyncRead + Unpin>,
+async fn relay_response(
+    source: &mut PeekReader<impl AsyncRead + Unpin>,
     sink: &mut (impl AsyncWrite + Unpin),
-    (request, veils): (&Request, &mut [Redactor]),
+    (request, redactors): (&ProxyRequest, &mut [Redactor]),
     (limits, traffic): (&EgressLimits, &Traffic),
 ) -> Result<(), ForwardError> {
-    let refused = |what: &dyn std::fmt::Display| ForwardError::Answer(format!("its answer cannot be read: {what}"));
-    for _ in 0..=INTERIM_ANSWERS {
-        let head = source.head(limits.head_bytes).await.map_err(|error| refused(&error))?;
+    let refused = |defect: &dyn std::fmt::Display| ForwardError::Response(format!("invalid response: {defect}"));
+    for _ in 0..=INTERIM_RESPONSES {
+        let head = source.read_head(limits.head_bytes).await.map_err(|error| refused(&error))?;
         traffic.add_received(head.len());
-        let answer = Answer::parse(&head, limits.header_lines).map_err(|what| refused(&what))?;
-        let framing = answer.framing(&request.method).map_err(|what| refused(&what))?;
-        if answer.status == 101 {
-            return Err(refused(&"it switched the protocol, and nobody asked it to"));
+        let response = ResponseHead::parse(&head, limits.header_lines).map_err(|defect| refused(&defect))?;
+        let framing = response.framing(&request.method).map_err(|defect| refused(&defect))?;
+        if response.status == 101 {
+            return Err(refused(&"unexpected protocol switch (101)"));
         }
-        // A client of HTTP/1.0 knows no chunks: its body ends where the connection does.
-        let in_chunks = framing == Framing::Chunked && request.minor_version == 1;
-        if answer.is_interim() {
+        // HTTP/1.0 has no chunks: the body ends with the connection.
+        let in_chunks = framing == BodyFraming::Chunked && request.minor_version == 1;
+        if response.is_interim() {
             if request.minor_version == 1 {
-                write(sink, &veiled(veils, answer.client_head(false))).await?;
+                write(sink, &redact(redactors, response.client_head(false))).await?;
             }
             continue;
         }
-        write(sink, &veiled(veils, answer.client_head(in_chunks))).await?;
-        let relay = Relay { source, sink, traffic, way: Way::In, in_chunks, veils };
+        write(sink, &redact(redactors, response.client_head(in_chunks))).await?;
+        let relay = BodyRelay { source, sink, traffic, direction: Direction::Inbound, in_chunks, redactors };
         relay.run(framing).await.map_err(|error| ForwardError::Broken(error.to_string()))?;
         return sink.shutdown().await.map_err(broken);
     }
-    Err(refused(&"it never ends"))
+    Err(refused(&"too many interim (1xx) responses"))
 }
 
-/// A whole head, without what must not be in it.
-fn veiled(veils: &mut [Redactor], head: Vec<u8>) -> Vec<u8> {
-    veils.iter_mut().fold(head, |head, veil| {
-        let mut covered = veil.redact(head.into()).to_vec();
-        covered.extend(veil.finish());
-        covered
+/// Returns a complete head without the secrets of `redactors`.
+fn redact(redactors: &mut [Redactor], head: Vec<u8>) -> Vec<u8> {
+    redactors.iter_mut().fold(head, |head, redactor| {
+        let mut redacted = redactor.pass(head.into()).to_vec();
+        redacted.extend(redactor.finish());
+        redacted
     })
 }
 

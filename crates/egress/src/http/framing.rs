@@ -1,41 +1,41 @@
-//! How long a body is, told in exactly one way.
+//! The length of a body. Headers must state it in exactly one way.
 
 use super::head::{Header, values};
 
-/// Where a body ends.
+/// The way to find the end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
-    /// After so many bytes.
+pub(crate) enum BodyFraming {
+    /// After this number of bytes.
     Length(u64),
     /// After the chunk of length zero.
     Chunked,
-    /// Where the peer closes; answers only.
+    /// When the peer closes; responses only.
     UntilClose,
 }
 
-/// What the headers say about the length of a body; none: nothing.
+/// Returns the framing that the headers state; `None` if they state none.
 ///
-/// Two readers that see different lengths see different requests, so whatever can be read in two ways is an error.
-pub(crate) fn told(headers: &[Header], minor_version: u8) -> Result<Option<Framing>, &'static str> {
+/// Two parsers that see different lengths see different requests (request smuggling), so anything ambiguous is an error.
+pub(crate) fn from_headers(headers: &[Header], minor_version: u8) -> Result<Option<BodyFraming>, &'static str> {
     let lengths: Vec<&[u8]> = values(headers, "content-length").collect();
     let codings: Vec<&[u8]> = values(headers, "transfer-encoding").collect();
     match (lengths.as_slice(), codings.as_slice()) {
         ([], []) => Ok(None),
-        ([length], []) => parse_length(length).map(|length| Some(Framing::Length(length))),
+        ([length], []) => parse_length(length).map(|length| Some(BodyFraming::Length(length))),
         ([], [coding]) if !coding.eq_ignore_ascii_case(b"chunked") => {
-            Err("the only transfer-encoding taken is `chunked`, once")
+            Err("the only supported transfer-encoding is `chunked`, once")
         }
         ([], [_]) if minor_version == 0 => Err("HTTP/1.0 has no transfer-encoding"),
-        ([], [_]) => Ok(Some(Framing::Chunked)),
+        ([], [_]) => Ok(Some(BodyFraming::Chunked)),
         ([], _) => Err("transfer-encoding is given twice"),
         (_, []) => Err("content-length is given twice"),
-        _ => Err("content-length and transfer-encoding are given both"),
+        _ => Err("content-length and transfer-encoding are both given"),
     }
 }
 
 fn parse_length(text: &[u8]) -> Result<u64, &'static str> {
     let wrong = "content-length is not a number";
-    // `+5` and ` 5` are numbers to some readers.
+    // Some parsers accept `+5` and ` 5`.
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return Err(wrong);
     }
@@ -47,21 +47,21 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(lines: &[(&str, &str)], expected: Result<Option<Framing>, ()>) {
+    fn check(lines: &[(&str, &str)], expected: Result<Option<BodyFraming>, ()>) {
         let line = |(name, value): &(&str, &str)| Header { name: (*name).into(), value: value.as_bytes().to_vec() };
         let headers: Vec<Header> = lines.iter().map(line).collect();
-        assert_eq!(told(&headers, 1).map_err(drop), expected, "{lines:?}");
+        assert_eq!(from_headers(&headers, 1).map_err(drop), expected, "{lines:?}");
     }
 
     #[test]
-    fn one_length_told_once_is_taken() {
+    fn single_length_is_accepted() {
         check(&[], Ok(None));
-        check(&[("content-length", "17")], Ok(Some(Framing::Length(17))));
-        check(&[("transfer-encoding", "Chunked")], Ok(Some(Framing::Chunked)));
+        check(&[("content-length", "17")], Ok(Some(BodyFraming::Length(17))));
+        check(&[("transfer-encoding", "Chunked")], Ok(Some(BodyFraming::Chunked)));
     }
 
     #[test]
-    fn a_length_that_can_be_read_in_two_ways_is_refused() {
+    fn ambiguous_length_is_refused() {
         for length in ["", "+1", "-1", "1 ", "0x10", "1,1", "1_0", "99999999999999999999999"] {
             check(&[("content-length", length)], Err(()));
         }
@@ -72,6 +72,6 @@ mod tests {
         check(&[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")], Err(()));
         check(&[("content-length", "1"), ("transfer-encoding", "chunked")], Err(()));
         let chunked = [Header { name: "transfer-encoding".into(), value: b"chunked".to_vec() }];
-        assert!(told(&chunked, 0).is_err());
+        assert!(from_headers(&chunked, 0).is_err());
     }
 }

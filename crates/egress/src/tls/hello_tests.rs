@@ -1,10 +1,10 @@
-//! What a ClientHello is held to, by cases and by chance.
+//! Tests of the ClientHello parser, with examples and random input.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A hello with these extensions, as one message.
+/// Returns a ClientHello message with these extensions.
 fn message(extensions: &[(u16, Vec<u8>)]) -> Vec<u8> {
     let mut list = Vec::new();
     for (kind, content) in extensions {
@@ -28,24 +28,24 @@ fn name(name: &[u8]) -> (u16, Vec<u8>) {
     (SERVER_NAME, vector16(&[&[0][..], &vector16(name)].concat()))
 }
 
-/// A message in records of at most `size` bytes.
+/// Splits a message into records of at most `size` bytes.
 fn records(message: &[u8], size: usize) -> Vec<u8> {
     message.chunks(size).flat_map(|chunk| [&[HANDSHAKE, 3, 1][..], &vector16(chunk)].concat()).collect()
 }
 
 fn read(extensions: &[(u16, Vec<u8>)]) -> Result<Option<Host>, HelloError> {
     let bytes = records(&message(extensions), RECORD_MAX);
-    ClientHello::read(&bytes).map(|read| read.expect("it is all there").0.server_name)
+    ClientHello::read(&bytes).map(|read| read.expect("a complete hello").0.server_name)
 }
 
 #[test]
-fn the_name_is_found_and_its_absence_too() {
+fn server_name_is_returned_if_present() {
     assert_eq!(read(&[(10, vec![1]), name(b"A.Example.com")]), Ok(Some(Host::Name("a.example.com".into()))));
     assert_eq!(read(&[(10, vec![1])]), Ok(None));
 }
 
 #[test]
-fn what_servers_might_read_in_different_ways_is_refused() {
+fn ambiguous_hello_is_refused() {
     let two = vector16(&[&[0][..], &vector16(b"a.example.com"), &[0], &vector16(b"b.example.com")].concat());
     let typed = vector16(&[&[1][..], &vector16(b"a.example.com")].concat());
     let mut trailed = name(b"a.example.com").1;
@@ -69,21 +69,21 @@ fn what_servers_might_read_in_different_ways_is_refused() {
 }
 
 #[test]
-fn a_hidden_name_is_refused_whatever_is_shown() {
+fn encrypted_name_is_refused_even_with_a_plain_one() {
     for hidden in [ENCRYPTED_CLIENT_HELLO, ENCRYPTED_SERVER_NAME] {
-        assert_eq!(read(&[name(b"a.example.com"), (hidden, vec![0])]), Err(HelloError::Hidden));
+        assert_eq!(read(&[name(b"a.example.com"), (hidden, vec![0])]), Err(HelloError::EncryptedName));
     }
 }
 
 #[test]
-fn what_is_not_tls_is_known_by_its_first_bytes() {
+fn other_protocols_are_recognised_by_their_first_bytes() {
     for bytes in [&b"G"[..], b"SSH-2.0-x", b"\x16\x02", b"\x80\x2e\x01\x03\x01", b"\x17\x03\x03\x00\x01x"] {
         assert_eq!(ClientHello::read(bytes), Err(HelloError::NotTls), "{bytes:?}");
     }
 }
 
 #[test]
-fn lengths_that_lie_are_refused() {
+fn wrong_lengths_are_refused() {
     let good = message(&[name(b"a.example.com")]);
     let mut long = good.clone();
     long.push(0);
@@ -94,7 +94,7 @@ fn lengths_that_lie_are_refused() {
     for bytes in [records(&long, RECORD_MAX), records(&huge, RECORD_MAX), records(&finished, RECORD_MAX)] {
         assert!(matches!(ClientHello::read(&bytes), Err(HelloError::Malformed(_))));
     }
-    // Whoever sends it byte by byte would have it read anew for each of them.
+    // One byte per record would make the parser start over for each byte.
     assert!(matches!(ClientHello::read(&records(&good, 1)), Err(HelloError::Malformed(_))));
     assert!(matches!(ClientHello::read(&records(&good, good.len().div_ceil(RECORDS_MAX))), Ok(Some(_))));
     for header in [[HANDSHAKE, 3, 1, 0, 0], [HANDSHAKE, 3, 1, 0x40, 1]] {
@@ -104,7 +104,7 @@ fn lengths_that_lie_are_refused() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_are_parsed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let framed = records(&[&[CLIENT_HELLO, 0, 0, u8::try_from(bytes.len() % 256).unwrap()], &bytes[..]].concat(), 64);
         for bytes in [&bytes, &framed] {
             if let Ok(Some((_, read))) = ClientHello::read(bytes) {
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn a_hello_reads_the_same_in_records_and_pieces_of_any_size(size in 2_usize..200, more in any::<[u8; 3]>()) {
+    fn hello_parses_the_same_for_any_record_size(size in 2_usize..200, more in any::<[u8; 3]>()) {
         let mut bytes = records(&message(&[(43, vec![2, 3, 4]), name(b"a.example.com")]), size);
         let whole = bytes.len();
         for cut in 0..whole {
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn one_changed_byte_never_makes_another_allowed_name(at in 0_usize..90, to in any::<u8>()) {
+    fn one_changed_byte_never_changes_the_name_length(at in 0_usize..90, to in any::<u8>()) {
         let mut bytes = records(&message(&[name(b"a.example.com")]), RECORD_MAX);
         let place = at % bytes.len();
         bytes[place] = to;

@@ -1,13 +1,13 @@
-//! The one way to say hello twice: a server that asks for it, and a client that then names another server.
+//! Detection of a HelloRetryRequest, after which a client could name another server.
 //!
-//! After a HelloRetryRequest the client sends a second ClientHello in the clear, and some servers go by that
-//! one. So the server's first message is looked at, and a second hello is held to the same name.
+//! After a HelloRetryRequest the client sends a second unencrypted ClientHello, and some servers use its name. So the
+//! proxy checks the server's first message, and a second ClientHello must have the same name.
 
 const RECORD_HEADER: usize = 5;
 const HANDSHAKE: u8 = 22;
 const SERVER_HELLO: u8 = 2;
 
-/// How much of a server's first record tells whether it is a retry: header, message header, version, random.
+/// Bytes of a server's first record that identify a retry: record header, message header, version, random.
 pub(crate) const RETRY_BYTES: usize = RECORD_HEADER + 4 + 2 + 32;
 
 /// The random value that makes a ServerHello a HelloRetryRequest (RFC 8446, section 4.1.3).
@@ -16,7 +16,7 @@ const RETRY_RANDOM: [u8; 32] = [
     0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
-/// Whether a server's first bytes ask for a second hello.
+/// Returns whether a server's first bytes are a HelloRetryRequest.
 pub(crate) fn is_retry(bytes: &[u8]) -> bool {
     bytes.len() >= RETRY_BYTES
         && bytes[0] == HANDSHAKE
@@ -24,16 +24,16 @@ pub(crate) fn is_retry(bytes: &[u8]) -> bool {
         && bytes[RETRY_BYTES - 32..RETRY_BYTES] == RETRY_RANDOM
 }
 
-/// A record of a client between its two hellos.
+/// A client's record between its two hellos.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NextRecord {
-    /// Its second hello begins here.
+    /// The start of its second hello.
     Handshake,
-    /// Something else, so many bytes long with its header.
+    /// Another record, with its length including the header.
     Other(usize),
 }
 
-/// What the record that `bytes` begin with is; none: more bytes are needed.
+/// Returns the kind of the record at the start of `bytes`; `None` if more bytes are needed.
 pub(crate) fn next_record(bytes: &[u8]) -> Option<NextRecord> {
     let header = bytes.first_chunk::<RECORD_HEADER>()?;
     if header[0] == HANDSHAKE {

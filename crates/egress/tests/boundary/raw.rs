@@ -1,5 +1,4 @@
-//! Tunnels that a rule says are `raw`: anything goes through them, to that host and port alone, for as long as the rule
-//! stands.
+//! Raw tunnels: any protocol, only to the host and port of the rule, and only while the rule holds.
 
 use serde_json::json;
 use tokio::{
@@ -8,18 +7,18 @@ use tokio::{
 };
 
 use crate::{
-    support::{Answer, Sandbox, allowing, read_head, soon},
-    world::World,
+    support::{ProxyResponse, Sandbox, allowing, read_head, soon},
+    test_network::TestNetwork,
 };
 
 const NAME: &str = "db.example.com";
-const GREETING: &[u8] = b"220 who is it\r\n";
+const GREETING: &[u8] = b"220 ready\r\n";
 
-/// A host that speaks first, and then sends back what it is sent.
-async fn database(world: &World) {
-    world.name(NAME, &["203.0.113.10"]);
-    let listener = world.host("203.0.113.10:5432").await;
-    world.run(async move {
+/// Runs a host that speaks first and then echoes.
+async fn database(network: &TestNetwork) {
+    network.name(NAME, &["203.0.113.10"]);
+    let listener = network.host("203.0.113.10:5432").await;
+    network.run(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let (mut reader, mut writer) = stream.split();
             let _ = writer.write_all(GREETING).await;
@@ -29,7 +28,7 @@ async fn database(world: &World) {
     });
 }
 
-/// A tunnel by CONNECT, once it stands.
+/// Opens a tunnel with CONNECT.
 async fn connected(sandbox: &Sandbox) -> TcpStream {
     let mut stream = sandbox.connect().await;
     stream.write_all(b"CONNECT db.example.com:5432 HTTP/1.1\r\nHost: db.example.com\r\n\r\n").await.unwrap();
@@ -37,7 +36,7 @@ async fn connected(sandbox: &Sandbox) -> TcpStream {
     stream
 }
 
-/// The same by SOCKS5.
+/// Opens a tunnel with SOCKS5.
 async fn socks(sandbox: &Sandbox) -> TcpStream {
     let mut stream = sandbox.connect().await;
     stream.write_all(b"\x05\x01\x00\x05\x01\x00\x03\x0edb.example.com\x15\x38").await.unwrap();
@@ -59,9 +58,9 @@ async fn greeted(mut stream: TcpStream) -> TcpStream {
 }
 
 #[tokio::test]
-async fn a_rule_that_says_raw_lets_anything_through_and_whoever_speaks_first() {
+async fn raw_rule_allows_any_protocol_and_a_host_that_speaks_first() {
     let sandbox = Sandbox::new(allowing(&["raw db.example.com:5432"]));
-    database(&sandbox.world).await;
+    database(&sandbox.network).await;
     drop(greeted(connected(&sandbox).await).await);
     let data = sandbox.record("egress.allowed").await;
     assert_eq!(data["rule"], json!(r#"net.allowlist: "raw db.example.com:5432" (sandbox.policy.yaml:4)"#));
@@ -70,57 +69,57 @@ async fn a_rule_that_says_raw_lets_anything_through_and_whoever_speaks_first() {
 }
 
 #[tokio::test]
-async fn socks_goes_the_same_way() {
+async fn raw_rule_applies_to_socks() {
     let sandbox = Sandbox::new(allowing(&["raw db.example.com:5432"]));
-    database(&sandbox.world).await;
+    database(&sandbox.network).await;
     drop(greeted(socks(&sandbox).await).await);
     assert_eq!(sandbox.record("egress.allowed").await["method"], json!("SOCKS5"));
 }
 
 #[tokio::test]
-async fn without_the_word_nothing_but_tls_goes_through() {
+async fn without_raw_only_tls_is_forwarded() {
     let sandbox = Sandbox::new(allowing(&["db.example.com:5432", "raw other.example.com:5432"]));
-    database(&sandbox.world).await;
+    database(&sandbox.network).await;
     let mut stream = connected(&sandbox).await;
     stream.write_all(b"select 1").await.unwrap();
-    let answer = Answer::read(stream).await;
-    assert!(!answer.text().contains("220"), "{answer:?}");
+    let response = ProxyResponse::read(stream).await;
+    assert!(!response.text().contains("220"), "{response:?}");
     let data = sandbox.record("egress.denied").await;
     assert!(data["rule"].as_str().unwrap().contains("TLS"), "{data}");
 }
 
 #[tokio::test]
-async fn raw_is_for_that_host_and_port_alone() {
+async fn raw_applies_only_to_its_host_and_port() {
     let sandbox = Sandbox::new(allowing(&["raw db.example.com:5432"]));
-    database(&sandbox.world).await;
+    database(&sandbox.network).await;
     for to in ["db.example.com:443", "db.example.com:5433", "x.db.example.com:5432", "203.0.113.10:5432"] {
-        let answer = sandbox.say(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n")).await;
-        assert_eq!(answer.status(), Some(403), "{to}");
+        let response = sandbox.send(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n")).await;
+        assert_eq!(response.status(), Some(403), "{to}");
     }
-    // A name that leads somewhere private is refused as ever.
-    sandbox.world.name(NAME, &["10.0.0.7"]);
-    let answer = sandbox.say("CONNECT db.example.com:5432 HTTP/1.1\r\nHost: db.example.com\r\n\r\n").await;
-    assert_eq!((answer.status(), sandbox.world.called()), (Some(403), vec![]));
+    // A name with a private address is refused as always.
+    sandbox.network.name(NAME, &["10.0.0.7"]);
+    let response = sandbox.send("CONNECT db.example.com:5432 HTTP/1.1\r\nHost: db.example.com\r\n\r\n").await;
+    assert_eq!((response.status(), sandbox.network.called()), (Some(403), vec![]));
 }
 
-/// What becomes of a tunnel that stands when the policy becomes `hosts`.
-async fn cut_when(hosts: &[&str], tunnel: impl AsyncFn(&Sandbox) -> TcpStream) -> String {
+/// Returns the recorded error of an open tunnel when the policy changes to `hosts`.
+async fn error_after_change_to(hosts: &[&str], tunnel: impl AsyncFn(&Sandbox) -> TcpStream) -> String {
     let sandbox = Sandbox::new(allowing(&["raw db.example.com:5432"]));
-    database(&sandbox.world).await;
+    database(&sandbox.network).await;
     let stream = greeted(tunnel(&sandbox).await).await;
     sandbox.policy.replace(allowing(&["raw db.example.com:5432", "other.example.com:443"]));
     sandbox.policy.replace(allowing(hosts));
     let data = sandbox.record("egress.allowed").await;
-    assert_eq!(Answer::read(stream).await.text(), "");
+    assert_eq!(ProxyResponse::read(stream).await.text(), "");
     data["error"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn a_raw_tunnel_is_cut_when_the_policy_no_longer_allows_it() {
-    let cut = "cut: the policy now says net.allowlist";
+async fn raw_tunnel_is_closed_when_the_policy_no_longer_allows_it() {
+    let closed = "closed: the policy now says net.allowlist";
     for hosts in [&["other.example.com:443"][..], &["db.example.com:5432"]] {
-        // The second still allows the host, but nothing raw.
-        assert!(cut_when(hosts, connected).await.starts_with(cut), "{hosts:?}");
-        assert!(cut_when(hosts, socks).await.starts_with(cut), "{hosts:?}");
+        // The second one still allows the host, but only TLS.
+        assert!(error_after_change_to(hosts, connected).await.starts_with(closed), "{hosts:?}");
+        assert!(error_after_change_to(hosts, socks).await.starts_with(closed), "{hosts:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A session's proxy on a real loopback listener, and what a client inside says to it.
+//! A session's proxy on a real loopback listener, and clients for it.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -20,31 +20,31 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{origin::Trust, world::World};
+use crate::{origin::Trust, test_network::TestNetwork};
 
-/// Waits for what must happen soon; a test that would wait for ever fails instead.
+/// Runs `work`; fails the test after 30 seconds.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), work).await.unwrap()
 }
 
-/// A policy with this `net` section, under the ceiling that holds everywhere.
+/// Returns a policy with this `net` section under the built-in ceiling.
 pub(crate) fn policy(net: &str) -> EffectivePolicy {
     let source = PolicySource::new("sandbox.policy.yaml", format!("version: 1\n{net}"));
     policy::effective(&CeilingLayer::built_in().unwrap(), &BaseLayer::read(&source).unwrap(), &[])
 }
 
-/// A policy that allows these hosts.
+/// Returns a policy that allows these hosts.
 pub(crate) fn allowing(hosts: &[&str]) -> EffectivePolicy {
     policy(&format!("net:\n  enabled: true\n  allowlist: {hosts:?}\n"))
 }
 
-/// A session's proxy, before a world.
+/// A session's proxy and its simulated network.
 pub(crate) struct Sandbox {
     pub(crate) proxy: SocketAddr,
-    pub(crate) world: Arc<World>,
+    pub(crate) network: Arc<TestNetwork>,
     pub(crate) policy: LivePolicy,
     pub(crate) egress: Egress,
-    pub(crate) authority: Option<Arc<SessionCa>>,
+    pub(crate) session_ca: Option<Arc<SessionCa>>,
     journal: Arc<dyn Journal>,
     attachment: EgressAttachment,
 }
@@ -55,46 +55,50 @@ impl Sandbox {
     }
 
     pub(crate) fn limited(policy: EffectivePolicy, limits: EgressLimits) -> Self {
-        Self::begun(policy, limits, ProxyCredentials::default())
+        Self::start(policy, limits, ProxyCredentials::default())
     }
 
-    /// A session whose TLS is opened, on a host that trusts `root`.
-    pub(crate) fn opening(policy: EffectivePolicy, root: &Trust) -> Self {
-        Self::given(policy, root, &[])
+    /// Starts a session with intercepted TLS, on a host that trusts `root`.
+    pub(crate) fn intercepting(policy: EffectivePolicy, root: &Trust) -> Self {
+        Self::with_credentials(policy, root, &[])
     }
 
-    /// The same, on a host with these credentials.
-    pub(crate) fn given(policy: EffectivePolicy, root: &Trust, credentials: &[(&'static str, &'static str)]) -> Self {
+    /// Starts a session with intercepted TLS and these credentials.
+    pub(crate) fn with_credentials(
+        policy: EffectivePolicy,
+        root: &Trust,
+        credentials: &[(&'static str, &'static str)],
+    ) -> Self {
         let trust = root.host_trust();
         let known = credentials.to_vec();
         let find: CredentialSource = Arc::new(move |name| {
             let found = known.iter().find(|(known, _)| *known == name);
-            let credential = |(name, secret): &(&str, &str)| EgressCredential::named(name, Secret::new(secret));
+            let credential = |(name, secret): &(&str, &str)| EgressCredential::from_name(name, Secret::new(secret));
             found.map(credential).ok_or_else(|| "it is not configured".to_owned())
         });
-        let egress = Egress::default().trusting(Arc::new(move || Ok(trust.clone()))).with_credentials(find);
-        let outfit = egress.outfit(&policy).unwrap();
-        Self::begun(policy, EgressLimits::default(), outfit)
+        let egress = Egress::default().with_trust(Arc::new(move || Ok(trust.clone()))).with_credentials(find);
+        let credentials = egress.proxy_credentials(&policy).unwrap();
+        Self::start(policy, EgressLimits::default(), credentials)
     }
 
-    /// One whose names are answered, and where they are asked for.
-    pub(crate) fn answering(policy: EffectivePolicy) -> (Self, SocketAddr) {
+    /// Starts a session with a DNS server, and returns the server's address.
+    pub(crate) fn with_dns(policy: EffectivePolicy) -> (Self, SocketAddr) {
         let streams = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = streams.local_addr().unwrap();
         let datagrams = std::net::UdpSocket::bind(address).unwrap();
-        let names = DnsSockets { datagrams, streams };
-        (Self::born(policy, EgressLimits::default(), ProxyCredentials::default(), Some(names)), address)
+        let dns = DnsSockets { datagrams, streams };
+        (Self::start_with_dns(policy, EgressLimits::default(), ProxyCredentials::default(), Some(dns)), address)
     }
 
-    fn begun(policy: EffectivePolicy, limits: EgressLimits, outfit: ProxyCredentials) -> Self {
-        Self::born(policy, limits, outfit, None)
+    fn start(policy: EffectivePolicy, limits: EgressLimits, credentials: ProxyCredentials) -> Self {
+        Self::start_with_dns(policy, limits, credentials, None)
     }
 
-    fn born(
+    fn start_with_dns(
         policy: EffectivePolicy,
         limits: EgressLimits,
-        outfit: ProxyCredentials,
-        names: Option<DnsSockets>,
+        credentials: ProxyCredentials,
+        dns: Option<DnsSockets>,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = listener.local_addr().unwrap();
@@ -102,28 +106,35 @@ impl Sandbox {
         let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new(session.clone(), Arc::new(SystemClock)));
         let policy = LivePolicy::new(policy);
         let turn = Arc::new(|| Some(TurnId::new("trn_1").unwrap()));
-        let authority = outfit.authority.clone();
-        let identity =
-            EgressIdentity { session, journal: journal.clone(), turn, policy: policy.clone(), outfit, names, limits };
-        let world = Arc::new(World::default());
-        let egress = Egress::new(world.clone());
+        let session_ca = credentials.session_ca.clone();
+        let identity = EgressIdentity {
+            session,
+            journal: journal.clone(),
+            turn,
+            policy: policy.clone(),
+            credentials,
+            dns,
+            limits,
+        };
+        let network = Arc::new(TestNetwork::default());
+        let egress = Egress::new(network.clone());
         let attachment = egress.attach(listener, identity).unwrap();
-        Self { proxy, world, policy, egress, authority, journal, attachment }
+        Self { proxy, network, policy, egress, session_ca, journal, attachment }
     }
 
-    /// A connection from inside.
+    /// Connects to the proxy.
     pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.proxy).await.unwrap()
     }
 
-    /// Says something to the proxy and reads until it closes.
-    pub(crate) async fn say(&self, bytes: impl AsRef<[u8]>) -> Answer {
+    /// Sends `bytes` to the proxy and reads until it closes.
+    pub(crate) async fn send(&self, bytes: impl AsRef<[u8]>) -> ProxyResponse {
         let mut stream = self.connect().await;
         stream.write_all(bytes.as_ref()).await.unwrap();
-        Answer::read(stream).await
+        ProxyResponse::read(stream).await
     }
 
-    /// What was recorded so far, oldest first: type and data.
+    /// Returns the type and data of each record, oldest first.
     pub(crate) fn records(&self) -> Vec<(String, Value)> {
         records(&*self.journal)
     }
@@ -139,7 +150,7 @@ impl Sandbox {
         }
     }
 
-    /// Drops the proxy, and waits for the record of what was cut.
+    /// Drops the proxy and returns the record of its open connection.
     pub(crate) async fn abandon(self) -> Value {
         drop(self.attachment);
         let mut last = self.journal.last();
@@ -160,16 +171,16 @@ fn records(journal: &dyn Journal) -> Vec<(String, Value)> {
     values.map(|event| (event["type"].as_str().unwrap().to_owned(), event["data"].clone())).collect()
 }
 
-/// What came back, to the end.
+/// The complete response of the proxy.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ProxyResponse {
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Answer {
+impl ProxyResponse {
     pub(crate) async fn read(mut stream: impl AsyncRead + Unpin) -> Self {
         let mut bytes = Vec::new();
-        // A reset is an end too; what came before it counts.
+        // A reset ends the response too; the bytes before it count.
         let _ = soon(stream.read_to_end(&mut bytes)).await;
         Self { bytes }
     }
@@ -178,7 +189,7 @@ impl Answer {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
-    /// The status; none where the answer is no HTTP.
+    /// Returns the status; `None` if the response is not HTTP.
     pub(crate) fn status(&self) -> Option<u16> {
         self.text().strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
     }
@@ -188,7 +199,7 @@ impl Answer {
     }
 }
 
-/// Reads up to and with the first empty line.
+/// Reads up to and including the first empty line.
 pub(crate) async fn read_head(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! The agents that can be started, what they can be given, and their installation.
+//! Handlers for agents: list, permission modes, models and installation.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,40 +12,40 @@ use crate::extract::{OptionalJson, Path};
 use crate::state::AppState;
 use crate::wire::InstallBody;
 
-/// `GET /v1/agents`: every agent there is, whether it is installed or not.
+/// `GET /v1/agents`: lists all known agents, installed or not.
 #[utoipa::path(
     get,
     path = "/v1/agents",
     operation_id = "list_agents",
     tag = "agents",
-    responses((status = 200, description = "Every agent there is.", body = AgentList)),
+    responses((status = 200, description = "All known agents.", body = AgentList)),
 )]
 pub(crate) async fn list(State(state): State<AppState>) -> Result<Json<AgentList>, ApiError> {
     Ok(Json(AgentList::of(&state.sessions)?))
 }
 
-/// `GET /v1/agents/{agent}/modes`: the modes it can keep.
+/// `GET /v1/agents/{agent}/modes`: lists the modes that the agent supports.
 #[utoipa::path(
     get,
     path = "/v1/agents/{agent}/modes",
     operation_id = "get_agent_modes",
     tag = "agents",
     params(("agent" = String, Path)),
-    responses((status = 200, description = "What can be asked for as `agentMode`.", body = ModeList)),
+    responses((status = 200, description = "The values for `agentMode`.", body = ModeList)),
 )]
 pub(crate) async fn modes(Path(name): Path<String>) -> Result<Json<ModeList>, ApiError> {
     let unknown = || SessionError::UnknownAgent(name.clone());
     Ok(Json(ModeList::of(agents::by_name(&name).ok_or_else(unknown)?)))
 }
 
-/// `GET /v1/agents/{agent}/models`: the models it can be given.
+/// `GET /v1/agents/{agent}/models`: lists the models that the agent can use.
 #[utoipa::path(
     get,
     path = "/v1/agents/{agent}/models",
     operation_id = "get_agent_models",
     tag = "agents",
     params(("agent" = String, Path)),
-    responses((status = 200, description = "What can be asked for as `model`.", body = ModelList)),
+    responses((status = 200, description = "The values for `model`.", body = ModelList)),
 )]
 pub(crate) async fn models(
     State(state): State<AppState>,
@@ -57,7 +57,7 @@ pub(crate) async fn models(
     Ok(Json(ModelList::of(state.sessions.models())))
 }
 
-/// `POST /v1/agents/{agent}/install`: installs it, in the version that was measured; returns when it is there.
+/// `POST /v1/agents/{agent}/install`: installs the agent in its tested version, and returns when it is installed.
 #[utoipa::path(
     post,
     path = "/v1/agents/{agent}/install",
@@ -65,7 +65,7 @@ pub(crate) async fn models(
     tag = "agents",
     params(("agent" = String, Path)),
     request_body = Option<InstallBody>,
-    responses((status = 204, description = "It is installed.")),
+    responses((status = 204, description = "The agent is installed.")),
 )]
 pub(crate) async fn install(
     State(state): State<AppState>,
@@ -74,9 +74,9 @@ pub(crate) async fn install(
 ) -> Result<StatusCode, ApiError> {
     let installer = state.config.installer.clone();
     let installer =
-        installer.ok_or_else(|| ApiError::new(ProblemCode::InstallFailed, "this server installs no agents"))?;
-    let again = body.unwrap_or_default().reinstall.unwrap_or(false);
-    let outcome = tokio::task::spawn_blocking(move || (installer.0)(&name, again)).await;
-    outcome.map_err(|_| ApiError::new(ProblemCode::Internal, "the installation broke off"))??;
+        installer.ok_or_else(|| ApiError::new(ProblemCode::InstallFailed, "this server does not install agents"))?;
+    let reinstall = body.unwrap_or_default().reinstall.unwrap_or(false);
+    let outcome = tokio::task::spawn_blocking(move || (installer.0)(&name, reinstall)).await;
+    outcome.map_err(|_| ApiError::new(ProblemCode::Internal, "the installation was interrupted"))??;
     Ok(StatusCode::NO_CONTENT)
 }

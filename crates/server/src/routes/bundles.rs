@@ -1,4 +1,4 @@
-//! A session as one file, out and in.
+//! Handlers for bundles: export and import of sessions.
 
 use std::io;
 
@@ -12,13 +12,13 @@ use tokio_util::io::ReaderStream;
 
 use crate::error::ApiError;
 use crate::extract::{Path, Query};
-use crate::idempotency::Named;
-use crate::routes::sessions::made;
-use crate::spool::{not_kept, spool};
+use crate::idempotency::IdempotentRequest;
+use crate::routes::sessions::created_or_existing;
+use crate::spool::{spool, storage_error};
 use crate::state::AppState;
 use crate::wire::bundles::ImportQuery;
 
-/// `GET …/export`: everything about a session in one tar: record, bodies of model calls, diff, policy.
+/// `GET …/export`: exports a session as one tar file with its journal, bodies of model calls, changes and policy.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}/export",
@@ -39,8 +39,8 @@ pub(crate) async fn export(State(state): State<AppState>, Path(id): Path<Session
     Ok((headers, body).into_response())
 }
 
-/// `POST /v1/import`: takes in a session from a bundle. It has ended, whatever it was, and keeps its id unless another
-/// one is asked for.
+/// `POST /v1/import`: imports a session from a bundle. The imported session has ended, and keeps its id unless `as` gives
+/// another one.
 #[utoipa::path(
     post,
     path = "/v1/import",
@@ -53,14 +53,14 @@ pub(crate) async fn export(State(state): State<AppState>, Path(id): Path<Session
 pub(crate) async fn import(
     State(state): State<AppState>,
     Query(query): Query<ImportQuery>,
-    named: Option<Extension<Named>>,
+    idempotent: Option<Extension<IdempotentRequest>>,
     request: Request,
 ) -> Result<Json<SessionInfo>, ApiError> {
     let bundle = spool(request.into_body(), state.config.bundle_bytes, |_| ()).await?;
-    let bundle = bundle.into_file().map_err(|error| not_kept(&error))?;
-    made(&state, named.as_deref(), state.sessions.import(bundle, query.new_id).await).map(Json)
+    let bundle = bundle.into_file().map_err(|error| storage_error(&error))?;
+    created_or_existing(&state, idempotent.as_deref(), state.sessions.import(bundle, query.new_id).await).map(Json)
 }
 
 fn unreadable(error: &io::Error) -> ApiError {
-    ApiError::unkept("the bundle cannot be read", error)
+    ApiError::storage("cannot read the bundle", error)
 }

@@ -1,4 +1,4 @@
-//! What a session changed in its workspace, and what becomes of it.
+//! Handlers for change sets: show, apply and discard.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,14 +13,14 @@ use crate::extract::{OptionalJson, Path, Query};
 use crate::state::AppState;
 use crate::wire::changes::{AppliedList, ApplyBody, ChangeList, ChangesFormat, ChangesQuery};
 
-/// `GET /v1/sessions/{session_id}/changes`: what the session changed, as of its last turn.
+/// `GET /v1/sessions/{session_id}/changes`: returns the changes of the session as of its last turn.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}/changes",
     operation_id = "get_changes",
     tag = "changes",
     params(("session_id" = SessionId, Path), ChangesQuery),
-    responses((status = 200, description = "In the form that was asked for.", content(
+    responses((status = 200, description = "The changes in the requested format.", content(
         (ChangeList = "application/json"), (String = "text/plain"), (String = "text/x-diff"),
     ))),
 )]
@@ -38,7 +38,7 @@ pub(crate) async fn show(
     })
 }
 
-/// `POST /v1/sessions/{session_id}/apply`: brings changes to the workspace, all that were asked for or none.
+/// `POST /v1/sessions/{session_id}/apply`: applies changes to the workspace on the host, either all requested ones or none.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/apply",
@@ -47,8 +47,8 @@ pub(crate) async fn show(
     params(("session_id" = SessionId, Path)),
     request_body = Option<ApplyBody>,
     responses(
-        (status = 200, description = "They are on the host.", body = AppliedList),
-        (status = 409, description = "Some may not be applied, and none was.", body = protocol::Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The changes are applied.", body = AppliedList),
+        (status = 409, description = "Some changes cannot be applied, so none was.", body = protocol::Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn apply(
@@ -60,14 +60,14 @@ pub(crate) async fn apply(
     Ok(Json(AppliedList { applied: json!(applied.changes) }))
 }
 
-/// `POST /v1/sessions/{session_id}/discard`: forgets what the session changed.
+/// `POST /v1/sessions/{session_id}/discard`: deletes the changes of the session.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/discard",
     operation_id = "discard_changes",
     tag = "changes",
     params(("session_id" = SessionId, Path)),
-    responses((status = 204, description = "They are gone.")),
+    responses((status = 204, description = "The changes are deleted.")),
 )]
 pub(crate) async fn discard(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<StatusCode, ApiError> {
     state.sessions.discard(&id).await?;

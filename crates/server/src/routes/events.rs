@@ -1,4 +1,4 @@
-//! What happened in a session, by page and as it happens.
+//! Handlers for the events of a session: pages and live streams.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -6,13 +6,13 @@ use http::{HeaderMap, StatusCode};
 use protocol::{Event, ProblemCode, SessionId};
 
 use crate::error::ApiError;
+use crate::event_page::{self, EventView};
+use crate::event_stream::{StreamEnd, follow_session};
 use crate::extract::{Path, Query};
-use crate::page::{self, Show};
 use crate::state::AppState;
-use crate::stream::{Until, follow};
 use crate::wire::{EventPage, EventsQuery, StreamQuery};
 
-/// `GET /v1/sessions/{session_id}/events`: what comes after `offset`.
+/// `GET /v1/sessions/{session_id}/events`: returns a page of the events after `offset`.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}/events",
@@ -27,19 +27,19 @@ pub(crate) async fn page(
     Query(query): Query<EventsQuery>,
 ) -> Result<Response, ApiError> {
     let journal = state.sessions.journal(&id)?;
-    let show = Show::of(&state, query.events, query.include_raw);
-    page::read(&*journal, query.offset.unwrap_or(0), query.limit, show)
+    let view = EventView::new(&state, query.events, query.include_raw);
+    event_page::read(&*journal, query.offset.unwrap_or(0), query.limit, view)
 }
 
-/// `GET /v1/sessions/{session_id}/events/sse`: what comes after `Last-Event-ID` or `offset`, until the session
-/// ends. Once it has and there is nothing more, 204: a browser then stops asking.
+/// `GET /v1/sessions/{session_id}/events/sse`: streams the events after `Last-Event-ID` or `offset` until the session
+/// ends. If it has ended and there are no more events, the response is 204, so that browsers stop reconnecting.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}/events/sse",
     operation_id = "get_events_sse",
     tag = "events",
-    params(("session_id" = SessionId, Path), StreamQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event that was seen; goes before `offset`.")),
-    responses((status = 200, description = "Events as they happen.", body = Event, content_type = "text/event-stream"), (status = 204, description = "The session has ended, and everything was seen.")),
+    params(("session_id" = SessionId, Path), StreamQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Sequence number of the last event received; overrides `offset`.")),
+    responses((status = 200, description = "Live events.", body = Event, content_type = "text/event-stream"), (status = 204, description = "The session has ended, and there are no more events.")),
 )]
 pub(crate) async fn stream(
     State(state): State<AppState>,
@@ -49,17 +49,17 @@ pub(crate) async fn stream(
 ) -> Result<Response, ApiError> {
     let offset = last_event_id(&headers)?.or(query.offset).unwrap_or(0);
     let journal = state.sessions.journal(&id)?;
-    if page::is_over(&*journal, offset)? {
+    if event_page::has_ended(&*journal, offset)? {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let show = Show::of(&state, query.events, query.include_raw);
-    Ok(follow(&state, journal, offset, Until::SessionEnds, show))
+    let view = EventView::new(&state, query.events, query.include_raw);
+    Ok(follow_session(&state, journal, offset, StreamEnd::SessionEnded, view))
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    number
-        .map(Some)
-        .ok_or_else(|| ApiError::new(ProblemCode::InvalidRequest, "`Last-Event-ID` is not a sequence number"))
+    number.map(Some).ok_or_else(|| {
+        ApiError::new(ProblemCode::InvalidRequest, "invalid `Last-Event-ID`: expected a sequence number")
+    })
 }

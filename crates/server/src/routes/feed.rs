@@ -1,4 +1,4 @@
-//! What happened in all sessions, by page and as it happens.
+//! Handlers for the event feed of all sessions: pages and live streams.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ use session::{FeedEntry, FeedFilter, GlobalFeed};
 use store::FeedCursor;
 
 use crate::error::ApiError;
+use crate::event_page::{self, encode};
+use crate::event_stream::{FeedStart, follow_feed};
 use crate::extract::Query;
-use crate::feed::{self, Start};
-use crate::page::{self, encode};
 use crate::state::AppState;
 use crate::wire::feed::{FeedPage, FeedQuery};
 
-/// So many events are looked at, wanted or not, before a page ends early and says that there is more.
-const MOST_STEPS: usize = 256;
-/// So many events are read at a time.
+/// Most reads for one page. After that the page ends early with `hasMore`.
+const MAX_STEPS: usize = 256;
+/// Events to read at a time.
 const STEP: usize = 64;
 
-/// `GET /v1/events`: what happened in all sessions behind `offset`. A page, or for who accepts `text/event-stream` events
-/// as they happen.
+/// `GET /v1/events`: returns the events of all sessions after `offset`, as a page, or as a live stream if the client
+/// accepts `text/event-stream`.
 #[utoipa::path(
     get,
     path = "/v1/events",
     operation_id = "get_all_events",
     tag = "events",
-    params(FeedQuery, ("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last event that was seen; goes before `offset`. For streams.")),
-    responses((status = 200, description = "A page of events, or events as they happen.", content(
+    params(FeedQuery, ("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last event received; overrides `offset`. For streams.")),
+    responses((status = 200, description = "A page of events, or live events.", content(
         (FeedPage = "application/json"), (Event = "text/event-stream"),
     ))),
 )]
@@ -44,26 +44,26 @@ pub(crate) async fn page(
     if accepts.contains("text/event-stream") {
         return follow(&state, &query, &headers).await;
     }
-    let everything = state.sessions.global_feed().await?;
-    let at = match start(&everything, query.offset.as_deref())? {
-        Start::At(spot) => spot,
-        Start::Gap(spot) => return Err(not_there(&spot)),
+    let feed = state.sessions.everything().await?;
+    let cursor = match start(&feed, query.offset.as_deref())? {
+        FeedStart::After(cursor) => cursor,
+        FeedStart::Gap(unknown) => return Err(unknown_offset(&unknown)),
     };
-    let (wanted, limit) = (query.wanted()?, page::limit(query.limit));
+    let (filter, limit) = (query.filter()?, event_page::limit(query.limit));
     let include_raw = query.include_raw.unwrap_or(false);
-    let body = tokio::task::spawn_blocking(move || read(&everything, at, limit, &wanted, include_raw)).await;
-    let body = body.map_err(|_| ApiError::new(ProblemCode::Internal, "the page broke off"))??;
+    let body = tokio::task::spawn_blocking(move || read(&feed, cursor, limit, &filter, include_raw)).await;
+    let body = body.map_err(|_| ApiError::new(ProblemCode::Internal, "reading the page was interrupted"))??;
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// `GET /v1/events/sse`: what happens in all sessions behind `Last-Event-ID` or `offset`, for as long as the server runs.
+/// `GET /v1/events/sse`: streams the events of all sessions after `Last-Event-ID` or `offset`, as long as the server runs.
 #[utoipa::path(
     get,
     path = "/v1/events/sse",
     operation_id = "get_all_events_sse",
     tag = "events",
-    params(FeedQuery, ("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last event that was seen; goes before `offset`.")),
-    responses((status = 200, description = "Events as they happen.", body = Event, content_type = "text/event-stream")),
+    params(FeedQuery, ("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last event received; overrides `offset`.")),
+    responses((status = 200, description = "Live events.", body = Event, content_type = "text/event-stream")),
 )]
 pub(crate) async fn stream(
     State(state): State<AppState>,
@@ -74,53 +74,53 @@ pub(crate) async fn stream(
 }
 
 async fn follow(state: &AppState, query: &FeedQuery, headers: &HeaderMap) -> Result<Response, ApiError> {
-    let wanted = query.wanted()?;
-    let everything = state.sessions.global_feed().await?;
-    let seen = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|seen| !seen.is_empty());
-    let start = start(&everything, seen.or(query.offset.as_deref()))?;
-    Ok(feed::follow(state, &everything, start, wanted, query.include_raw.unwrap_or(false)))
+    let filter = query.filter()?;
+    let feed = state.sessions.everything().await?;
+    let last_id = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty());
+    let start = start(&feed, last_id.or(query.offset.as_deref()))?;
+    Ok(follow_feed(state, &feed, start, filter, query.include_raw.unwrap_or(false)))
 }
 
-/// Where somebody who says `offset` goes on.
-fn start(everything: &GlobalFeed, offset: Option<&str>) -> Result<Start, ApiError> {
-    let spot: FeedCursor = match offset {
-        None | Some("" | "0") => return Ok(Start::At(everything.beginning())),
-        Some("now") => return Ok(Start::At(everything.end()?)),
+/// Returns the start for a client's `offset`; fails if it is not a cursor.
+fn start(feed: &GlobalFeed, offset: Option<&str>) -> Result<FeedStart, ApiError> {
+    let cursor: FeedCursor = match offset {
+        None | Some("" | "0") => return Ok(FeedStart::After(feed.beginning())),
+        Some("now") => return Ok(FeedStart::After(feed.end()?)),
         Some(text) => {
             text.parse().map_err(|error| ApiError::new(ProblemCode::InvalidRequest, format!("`offset`: {error}")))?
         }
     };
-    Ok(if everything.holds(&spot)? { Start::At(spot) } else { Start::Gap(spot) })
+    Ok(if feed.holds(&cursor)? { FeedStart::After(cursor) } else { FeedStart::Gap(cursor) })
 }
 
-fn not_there(spot: &FeedCursor) -> ApiError {
-    let detail = format!("`{spot}` is no place among the events of this data directory; begin without an `offset`");
+fn unknown_offset(cursor: &FeedCursor) -> ApiError {
+    let detail = format!("unknown `offset` `{cursor}` in this data directory; start without `offset`");
     ApiError::new(ProblemCode::InvalidRequest, detail)
 }
 
-/// The events behind `at` as `{"events": […], "hasMore": …, "nextOffset": …}`.
+/// Returns the events after `cursor` as `{"events": […], "hasMore": …, "nextOffset": …}`.
 fn read(
-    everything: &Arc<GlobalFeed>,
-    mut at: FeedCursor,
+    feed: &Arc<GlobalFeed>,
+    mut cursor: FeedCursor,
     limit: usize,
-    wanted: &FeedFilter,
+    filter: &FeedFilter,
     include_raw: bool,
 ) -> Result<Vec<u8>, ApiError> {
     let (mut events, mut bytes, mut more) = (Vec::new(), 0, true);
-    for _ in 0..MOST_STEPS {
-        if !more || events.len() >= limit || bytes > page::MAX_BYTES {
+    for _ in 0..MAX_STEPS {
+        if !more || events.len() >= limit || bytes > event_page::MAX_BYTES {
             break;
         }
-        let batch = everything.read(at, STEP.min(limit - events.len()), wanted)?;
-        (at, more) = (batch.cursor, batch.more);
+        let batch = feed.read(cursor, STEP.min(limit - events.len()), filter)?;
+        (cursor, more) = (batch.at, batch.more);
         for entry in batch.entries {
-            // What is lost is told to those who follow; a page holds what there is.
+            // Only streams report lost events.
             if let FeedEntry::Event(_, event) = entry {
                 events.push(encode(*event, include_raw));
                 bytes += events.last().map_or(0, String::len);
             }
         }
     }
-    let tail = format!(r#"],"hasMore":{more},"nextOffset":{}}}"#, json!(at.to_string()));
+    let tail = format!(r#"],"hasMore":{more},"nextOffset":{}}}"#, json!(cursor.to_string()));
     Ok([br#"{"events":["#, events.join(",").as_bytes(), tail.as_bytes()].concat())
 }

@@ -1,4 +1,4 @@
-//! What was allowed for the rest of a session.
+//! Handlers for the grants of a session.
 
 use axum::Json;
 use axum::extract::State;
@@ -7,11 +7,11 @@ use protocol::{PermissionId, SessionId};
 
 use crate::error::ApiError;
 use crate::extract::{Path, Query};
-use crate::list::{ListQuery, cut, in_order};
+use crate::pagination::{ListQuery, natural_order, paginate};
 use crate::state::AppState;
 use crate::wire::GrantList;
 
-/// `GET …/grants`: what was allowed for the rest of the session, by `always`.
+/// `GET …/grants`: lists the grants that answers with `always` created.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}/grants",
@@ -26,18 +26,18 @@ pub(crate) async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Json<GrantList>, ApiError> {
     let grants = state.sessions.grants(&id).await?;
-    let (grants, next_cursor) = cut(grants, &query, |grant| in_order(grant.grant_id.as_str()))?;
+    let (grants, next_cursor) = paginate(grants, &query, |grant| natural_order(grant.grant_id.as_str()))?;
     Ok(Json(GrantList { grants, next_cursor }))
 }
 
-/// `DELETE …/grants/{grant_id}`: takes it back; the next time the agent asks again.
+/// `DELETE …/grants/{grant_id}`: revokes a grant, so that the agent has to ask again.
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{session_id}/grants/{grant_id}",
     operation_id = "revoke_grant",
     tag = "pending",
     params(("session_id" = SessionId, Path), ("grant_id" = PermissionId, Path)),
-    responses((status = 204, description = "It holds no more.")),
+    responses((status = 204, description = "The grant is revoked.")),
 )]
 pub(crate) async fn revoke(
     State(state): State<AppState>,

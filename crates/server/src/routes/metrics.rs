@@ -1,4 +1,4 @@
-//! Numbers for a monitoring system, in the text format of Prometheus.
+//! Metrics in the Prometheus text format.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -8,21 +8,21 @@ use session::DriftByAgent;
 use crate::error::ApiError;
 use crate::state::AppState;
 
-/// The format's own name for itself.
+/// The content type of the Prometheus text format.
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// `GET /metrics`: what happened since the server started, over all sessions; what was not understood of agents, ever.
+/// `GET /metrics`: returns network counters since the server started, and counts of agent output that was not understood.
 #[utoipa::path(
     get,
     path = "/metrics",
     operation_id = "get_metrics",
     tag = "meta",
-    responses((status = 200, description = "The text format of Prometheus.", body = String, content_type = "text/plain")),
+    responses((status = 200, description = "Metrics in the Prometheus text format.", body = String, content_type = "text/plain")),
 )]
 pub(crate) async fn show(State(state): State<AppState>) -> Result<Response, ApiError> {
     let egress = state.sessions.egress_totals();
-    let attempts = "Attempts to reach something over the network, by what the policy said.";
-    let failed = "Allowed connections that failed or were cut.";
+    let attempts = "Network connection attempts by policy verdict.";
+    let failed = "Allowed connections that failed or were closed by the proxy.";
     let bytes = "Bytes through the egress proxy, by direction.";
     let text = [
         counter(
@@ -42,9 +42,9 @@ pub(crate) async fn show(State(state): State<AppState>) -> Result<Response, ApiE
     Ok(([(CONTENT_TYPE, KIND)], text).into_response())
 }
 
-/// What was not understood of agents: only those versions of which there is something to tell.
+/// Returns the counts of agent output that was not understood, for agent versions that have any.
 fn drift(counts: &DriftByAgent) -> String {
-    let help = "What an agent said that nobody here understood, by its version.";
+    let help = "Agent output that was not understood, by agent version.";
     let mut values = Vec::new();
     for (agent, versions) in counts {
         for (version, drift) in versions {
@@ -56,7 +56,7 @@ fn drift(counts: &DriftByAgent) -> String {
     counter("viv_agent_drift_total", help, &values)
 }
 
-/// One family of counters; each has its labels and its value.
+/// Returns one counter family with its labelled values.
 fn counter(name: &str, help: &str, values: &[(&str, u64)]) -> String {
     let line = |(labels, value): &(&str, u64)| match *labels {
         "" => format!("{name} {value}\n"),
@@ -71,7 +71,7 @@ mod tests {
     use super::counter;
 
     #[test]
-    fn a_family_is_written_as_prometheus_reads_it() {
+    fn counter_family_is_in_prometheus_text_format() {
         let text = counter("a_total", "Things.", &[("kind=\"x\"", 1), ("kind=\"y\"", 2)]);
         assert_eq!(
             text,

@@ -1,20 +1,19 @@
-//! Sessions played again.
+//! The handler for replays.
 
 use axum::extract::State;
 use axum::{Extension, Json};
 use protocol::SessionId;
-use session::ReplaySessionError;
 
 use crate::access::Caller;
 use crate::error::ApiError;
 use crate::extract::{OptionalJson, Path};
-use crate::idempotency::Named;
-use crate::routes::sessions::fresh_id;
+use crate::idempotency::IdempotentRequest;
+use crate::routes::sessions::new_session_id;
 use crate::state::AppState;
 use crate::wire::{ReplayBody, ReplayReport};
 
-/// `POST /v1/sessions/{session_id}/replay`: plays it again, with the real agent and no model, in a new session; answers
-/// when that has ended. Its events can be followed meanwhile by who has chosen its id.
+/// `POST /v1/sessions/{session_id}/replay`: replays a session in a new session, with the real agent and no model, and
+/// returns when it has ended. To follow its events meanwhile, choose the id of the new session.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/replay",
@@ -22,31 +21,18 @@ use crate::wire::{ReplayBody, ReplayReport};
     tag = "sessions",
     params(("session_id" = SessionId, Path)),
     request_body = Option<ReplayBody>,
-    responses((status = 200, description = "What came of it.", body = ReplayReport)),
+    responses((status = 200, description = "The result of the replay.", body = ReplayReport)),
 )]
 pub(crate) async fn replay(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
     Extension(caller): Extension<Caller>,
-    named: Option<Extension<Named>>,
+    idempotent: Option<Extension<IdempotentRequest>>,
     OptionalJson(body): OptionalJson<ReplayBody>,
 ) -> Result<Json<ReplayReport>, ApiError> {
     let (new, directory) = body.map_or((None, None), |body| (body.session_id, body.directory));
-    let new = new.map_or_else(|| fresh_id(named.as_deref()), Ok)?;
+    let new = new.map_or_else(|| new_session_id(idempotent.as_deref()), Ok)?;
     let options = caller.options(&state.config.options);
-    let played = state.sessions.replay_by_id(&id, new.clone(), directory.map(Into::into), options).await?;
-    Ok(Json(ReplayReport::of(new, played)))
-}
-
-impl From<ReplaySessionError> for ApiError {
-    fn from(error: ReplaySessionError) -> Self {
-        let code = error.code();
-        match error {
-            ReplaySessionError::Session(error) => error.into(),
-            ReplaySessionError::Workspace { ref differences, .. } => {
-                Self::caused(code, &error).with("differences", serde_json::json!(differences))
-            }
-            error => Self::caused(code, &error),
-        }
-    }
+    let replayed = state.sessions.play_again(&id, new.clone(), directory.map(Into::into), options).await?;
+    Ok(Json(ReplayReport::new(new, replayed)))
 }

@@ -1,4 +1,4 @@
-//! Sessions as a whole.
+//! Handlers for sessions: list, create, rename, resume, interrupt, terminate, fork, delete and policy.
 
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -10,12 +10,12 @@ use uuid::Uuid;
 use crate::access::Caller;
 use crate::error::ApiError;
 use crate::extract::{Json as Body, OptionalJson, Path, Query};
-use crate::idempotency::Named;
-use crate::list::ListQuery;
+use crate::idempotency::IdempotentRequest;
+use crate::pagination::ListQuery;
 use crate::state::AppState;
-use crate::wire::{Created, ForkBody, RenameBody, SessionList, SessionPolicy};
+use crate::wire::{CreatedSession, ForkBody, RenameBody, SessionList, SessionPolicy};
 
-/// `GET /v1/sessions`: all of them, or a page when `limit` or `cursor` is given.
+/// `GET /v1/sessions`: lists all sessions, or a page if `limit` or `cursor` is given.
 #[utoipa::path(
     get,
     path = "/v1/sessions",
@@ -30,12 +30,12 @@ pub(crate) async fn list(
 ) -> Result<Json<SessionList>, ApiError> {
     let limit = query.limit();
     let cursor = query.cursor.map(|cursor| cursor.parse()).transpose();
-    let cursor = cursor.map_err(|_| ApiError::new(ProblemCode::InvalidRequest, "`cursor` is no place in the list"))?;
+    let cursor = cursor.map_err(|_| ApiError::new(ProblemCode::InvalidRequest, "invalid `cursor`"))?;
     let page = state.sessions.list(cursor, limit)?;
     Ok(Json(SessionList { sessions: page.sessions, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
-/// `GET /v1/sessions/{session_id}`: one session.
+/// `GET /v1/sessions/{session_id}`: returns a session.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}",
@@ -51,7 +51,7 @@ pub(crate) async fn show(
     Ok(Json(state.sessions.get(&id)?))
 }
 
-/// `POST /v1/sessions/{session_id}`: makes it and starts its agent.
+/// `POST /v1/sessions/{session_id}`: creates a session and starts its agent.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}",
@@ -59,21 +59,21 @@ pub(crate) async fn show(
     tag = "sessions",
     params(("session_id" = SessionId, Path)),
     request_body = CreateSession,
-    responses((status = 200, description = "It runs.", body = Created)),
+    responses((status = 200, description = "The session is running.", body = CreatedSession)),
 )]
 pub(crate) async fn create(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
     Extension(caller): Extension<Caller>,
-    named: Option<Extension<Named>>,
+    idempotent: Option<Extension<IdempotentRequest>>,
     Body(request): Body<CreateSession>,
-) -> Result<Json<Created>, ApiError> {
+) -> Result<Json<CreatedSession>, ApiError> {
     let created = state.sessions.create(id, request, caller.options(&state.config.options)).await;
-    let info = made(&state, named.as_deref(), created)?;
-    Ok(Json(Created { healthy: true, native_session_id: info.native_session_id }))
+    let info = created_or_existing(&state, idempotent.as_deref(), created)?;
+    Ok(Json(CreatedSession { healthy: true, native_session_id: info.native_session_id }))
 }
 
-/// `PATCH /v1/sessions/{session_id}`: another title.
+/// `PATCH /v1/sessions/{session_id}`: changes the title.
 #[utoipa::path(
     patch,
     path = "/v1/sessions/{session_id}",
@@ -81,7 +81,7 @@ pub(crate) async fn create(
     tag = "sessions",
     params(("session_id" = SessionId, Path)),
     request_body = RenameBody,
-    responses((status = 200, description = "The session as it is now.", body = SessionInfo)),
+    responses((status = 200, description = "The changed session.", body = SessionInfo)),
 )]
 pub(crate) async fn rename(
     State(state): State<AppState>,
@@ -91,28 +91,28 @@ pub(crate) async fn rename(
     Ok(Json(state.sessions.rename(&id, body.title).await?))
 }
 
-/// `POST /v1/sessions/{session_id}/resume`: starts the agent of a session that sleeps.
+/// `POST /v1/sessions/{session_id}/resume`: starts the agent of a sleeping session.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/resume",
     operation_id = "resume_session",
     tag = "sessions",
     params(("session_id" = SessionId, Path)),
-    responses((status = 204, description = "Its agent runs.")),
+    responses((status = 204, description = "The agent is running.")),
 )]
 pub(crate) async fn resume(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<StatusCode, ApiError> {
     state.sessions.resume(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `POST /v1/sessions/{session_id}/interrupt`: asks the agent to stop its turn.
+/// `POST /v1/sessions/{session_id}/interrupt`: interrupts the running turn.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/interrupt",
     operation_id = "interrupt_session",
     tag = "sessions",
     params(("session_id" = SessionId, Path)),
-    responses((status = 204, description = "The agent was asked to stop its turn.")),
+    responses((status = 204, description = "The interrupt was sent to the agent.")),
 )]
 pub(crate) async fn interrupt(
     State(state): State<AppState>,
@@ -122,14 +122,14 @@ pub(crate) async fn interrupt(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `POST /v1/sessions/{session_id}/terminate`: twice is no error.
+/// `POST /v1/sessions/{session_id}/terminate`: ends a session; ending it twice is not an error.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/terminate",
     operation_id = "terminate_session",
     tag = "sessions",
     params(("session_id" = SessionId, Path)),
-    responses((status = 204, description = "Every process of it is dead.")),
+    responses((status = 204, description = "All processes of the session are dead.")),
 )]
 pub(crate) async fn terminate(
     State(state): State<AppState>,
@@ -139,7 +139,7 @@ pub(crate) async fn terminate(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `POST /v1/sessions/{session_id}/fork`: a new session that goes on where this one stands; this one stays as it is.
+/// `POST /v1/sessions/{session_id}/fork`: creates a session that continues this conversation; this session is unchanged.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/fork",
@@ -152,46 +152,47 @@ pub(crate) async fn terminate(
 pub(crate) async fn fork(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
-    named: Option<Extension<Named>>,
+    idempotent: Option<Extension<IdempotentRequest>>,
     OptionalJson(body): OptionalJson<ForkBody>,
 ) -> Result<Json<SessionInfo>, ApiError> {
     let (new, title) = body.map_or((None, None), |body| (body.session_id, body.title));
-    let new = new.map_or_else(|| fresh_id(named.as_deref()), Ok)?;
-    made(&state, named.as_deref(), state.sessions.fork(&id, new, title).await).map(Json)
+    let new = new.map_or_else(|| new_session_id(idempotent.as_deref()), Ok)?;
+    created_or_existing(&state, idempotent.as_deref(), state.sessions.fork(&id, new, title).await).map(Json)
 }
 
-/// An id nobody chose: that of the request where it has a name, so that it makes the same session each time.
-pub(crate) fn fresh_id(named: Option<&Named>) -> Result<SessionId, ApiError> {
+/// Returns a new id. With an idempotency key it is derived from the key, so that a repeated request creates the same
+/// session.
+pub(crate) fn new_session_id(idempotent: Option<&IdempotentRequest>) -> Result<SessionId, ApiError> {
     let fresh = || {
         let id = SessionId::new(Uuid::now_v7().to_string());
         id.map_err(|error| ApiError::new(ProblemCode::Internal, error.to_string()))
     };
-    named.map_or_else(fresh, Named::session_id)
+    idempotent.map_or_else(fresh, IdempotentRequest::session_id)
 }
 
-/// A session that was made; by this request, or by this very request before it was broken off.
-pub(crate) fn made(
+/// Returns the session that this request created, now or in its interrupted first run.
+pub(crate) fn created_or_existing(
     state: &AppState,
-    named: Option<&Named>,
+    idempotent: Option<&IdempotentRequest>,
     outcome: Result<SessionInfo, SessionError>,
 ) -> Result<SessionInfo, ApiError> {
-    match (outcome, named) {
-        (Err(SessionError::AlreadyExists(id)), Some(named)) if named.is_again() => {
-            let there = state.sessions.get(&id)?;
-            if named.has_made(&there) { Ok(there) } else { Err(SessionError::AlreadyExists(id).into()) }
+    match (outcome, idempotent) {
+        (Err(SessionError::AlreadyExists(id)), Some(idempotent)) if idempotent.is_retry() => {
+            let existing = state.sessions.get(&id)?;
+            if idempotent.created(&existing) { Ok(existing) } else { Err(SessionError::AlreadyExists(id).into()) }
         }
         (outcome, _) => Ok(outcome?),
     }
 }
 
-/// `DELETE /v1/sessions/{session_id}`: ends it if it runs, and forgets all of it but what it cost.
+/// `DELETE /v1/sessions/{session_id}`: ends and deletes a session; billing records are kept.
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{session_id}",
     operation_id = "delete_session",
     tag = "sessions",
     params(("session_id" = SessionId, Path)),
-    responses((status = 204, description = "It is gone; its id is never used again.")),
+    responses((status = 204, description = "The session is deleted; its id is never used again.")),
 )]
 pub(crate) async fn remove(State(state): State<AppState>, Path(id): Path<SessionId>) -> Result<StatusCode, ApiError> {
     state.terminate(&id).await?;
@@ -199,14 +200,14 @@ pub(crate) async fn remove(State(state): State<AppState>, Path(id): Path<Session
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `GET /v1/sessions/{session_id}/policy`: what it may do, and by what means each of it is enforced.
+/// `GET /v1/sessions/{session_id}/policy`: returns the policy of the session and the means of enforcement of each key.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}/policy",
     operation_id = "get_session_policy",
     tag = "sessions",
     params(("session_id" = SessionId, Path)),
-    responses((status = 200, description = "As it was told when its sandbox was made.", body = SessionPolicy)),
+    responses((status = 200, description = "The policy, as reported when the sandbox was made.", body = SessionPolicy)),
 )]
 pub(crate) async fn policy(
     State(state): State<AppState>,

@@ -1,4 +1,4 @@
-//! What model calls cost, by whom.
+//! Handlers for the usage of model calls.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,25 +10,26 @@ use utoipa::ToSchema;
 
 use crate::error::ApiError;
 use crate::extract::{Path, Query};
-use crate::list::{ListQuery, cut};
+use crate::pagination::{ListQuery, paginate};
 use crate::state::AppState;
 use crate::wire::UsageQuery;
 
-/// The answer of `GET /v1/usage`.
+/// Response of `GET /v1/usage`.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UsageList {
     by: &'static str,
     since_ms: i64,
-    rows: Vec<Used>,
+    rows: Vec<UsageSummary>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
 
-/// What one session, account, user, agent, model or day used. Money is in pico-dollars (10⁻¹² USD).
+/// The usage of one session, account, user, agent, model or day. Money is in pico-dollars (10⁻¹² USD).
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Used {
+#[schema(as = Used)]
+pub(crate) struct UsageSummary {
     name: String,
     calls: u64,
     input_tokens: u64,
@@ -42,14 +43,14 @@ pub(crate) struct Used {
     unknown_calls: u64,
 }
 
-/// `GET /v1/usage`: what was used, by session unless `by` says otherwise, from the beginning or since a time.
+/// `GET /v1/usage`: returns the usage grouped by session, or as `by` says, since the beginning or since a time.
 #[utoipa::path(
     get,
     path = "/v1/usage",
     operation_id = "list_usage",
     tag = "usage",
     params(UsageQuery),
-    responses((status = 200, description = "One row a session, account, user, agent, model or day.", body = UsageList)),
+    responses((status = 200, description = "One row per session, account, user, agent, model or day.", body = UsageList)),
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
@@ -57,34 +58,34 @@ pub(crate) async fn list(
 ) -> Result<Json<UsageList>, ApiError> {
     let by = by(query.by.as_deref())?;
     let since_ms = since_ms(query.since.as_deref())?;
-    let rows = state.sessions.usage(by, since_ms).await?.into_iter().map(Used::from).collect();
+    let rows = state.sessions.usage(by, since_ms).await?.into_iter().map(UsageSummary::from).collect();
     let page = ListQuery { limit: query.limit, cursor: query.cursor };
-    let (rows, next_cursor) = cut(rows, &page, |used: &Used| used.name.clone())?;
+    let (rows, next_cursor) = paginate(rows, &page, |used: &UsageSummary| used.name.clone())?;
     Ok(Json(UsageList { by: by.as_str(), since_ms, rows, next_cursor }))
 }
 
-/// `GET /v1/sessions/{session_id}/usage`: what one session used so far.
+/// `GET /v1/sessions/{session_id}/usage`: returns the usage of a session so far.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}/usage",
     operation_id = "get_session_usage",
     tag = "usage",
     params(("session_id" = SessionId, Path)),
-    responses((status = 200, description = "From its beginning.", body = Used)),
+    responses((status = 200, description = "The usage since the start of the session.", body = UsageSummary)),
 )]
 pub(crate) async fn of_session(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
-) -> Result<Json<Used>, ApiError> {
-    let used = state.sessions.usage_of(&id).await?.map(Used::from);
-    Ok(Json(used.unwrap_or_else(|| Used { name: id.to_string(), ..Used::default() })))
+) -> Result<Json<UsageSummary>, ApiError> {
+    let used = state.sessions.usage_of(&id).await?.map(UsageSummary::from);
+    Ok(Json(used.unwrap_or_else(|| UsageSummary { name: id.to_string(), ..UsageSummary::default() })))
 }
 
 fn by(name: Option<&str>) -> Result<UsageGrouping, ApiError> {
     let Some(name) = name else { return Ok(UsageGrouping::Session) };
     let unknown = || {
         let all = UsageGrouping::ALL.map(UsageGrouping::as_str).join(", ");
-        ApiError::new(ProblemCode::InvalidRequest, format!("usage is not summed by `{name}`; there are {all}"))
+        ApiError::new(ProblemCode::InvalidRequest, format!("invalid `by` `{name}`; expected one of {all}"))
     };
     UsageGrouping::named(name).ok_or_else(unknown)
 }
@@ -96,7 +97,7 @@ fn since_ms(text: Option<&str>) -> Result<i64, ApiError> {
     Ok(since.millisecond(Timestamp::now()))
 }
 
-impl From<UsageRow> for Used {
+impl From<UsageRow> for UsageSummary {
     fn from(row: UsageRow) -> Self {
         Self {
             name: row.name,

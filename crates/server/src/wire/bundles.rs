@@ -1,4 +1,4 @@
-//! How a bundle is asked to be taken in.
+//! The query of an import.
 
 use protocol::SessionId;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use utoipa::IntoParams;
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ImportQuery {
-    /// The id it gets here; the one it has when there is none.
+    /// The id of the imported session; its original id if absent.
     #[serde(rename = "as")]
     #[param(required = false)]
     pub(crate) new_id: Option<SessionId>,

@@ -1,4 +1,4 @@
-//! How changes of a workspace travel.
+//! Request and response bodies about change sets.
 
 use std::path::PathBuf;
 
@@ -10,22 +10,22 @@ use utoipa::{IntoParams, ToSchema};
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ChangesQuery {
-    /// How they are told: `json`, `stat` or `diff`.
+    /// The format of the changes: `json`, `stat` or `diff`.
     #[serde(default)]
     #[param(inline, required = false)]
     pub(crate) format: ChangesFormat,
 }
 
-/// How changes are told.
+/// The format of changes.
 #[derive(Deserialize, Default, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ChangesFormat {
-    /// Each path, with what happened to it and how many lines.
+    /// JSON: each path with its kind of change and number of lines.
     #[default]
     Json,
-    /// The same for people, a line a file.
+    /// Text: one line per file.
     Stat,
-    /// One patch.
+    /// A patch.
     Diff,
 }
 
@@ -33,24 +33,24 @@ pub(crate) enum ChangesFormat {
 #[derive(Deserialize, Default, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ApplyBody {
-    /// Relative to the workspace; without any, everything.
+    /// Paths relative to the workspace; all changes if empty.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// Answer of `GET …/changes`.
+/// Response of `GET …/changes`.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ChangeList {
-    /// Each path, with what happened to it and how many lines.
+    /// Each path with its kind of change and number of lines.
     #[schema(value_type = Vec<Object>)]
     pub(crate) changes: Value,
 }
 
-/// Answer of `POST …/apply`.
+/// Response of `POST …/apply`.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AppliedList {
-    /// Each path, with what happened to it.
+    /// Each applied path with its kind of change.
     #[schema(value_type = Vec<Object>)]
     pub(crate) applied: Value,
 }

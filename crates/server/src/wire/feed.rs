@@ -1,4 +1,4 @@
-//! What `GET /v1/events` can be asked, and how it answers.
+//! The query and the response of `GET /v1/events`.
 
 use protocol::{Event, ProblemCode, SessionId};
 use serde::Deserialize;
@@ -12,35 +12,35 @@ use crate::error::ApiError;
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FeedQuery {
-    /// Only what comes behind this place: the `id` of an event, or `nextOffset` of a page. `now` is behind all there is.
+    /// Return events after this cursor: the `id` of an event, or `nextOffset` of a page. `now` skips all existing events.
     pub(crate) offset: Option<String>,
-    /// At most this many events in a page.
+    /// Most events in a page.
     #[serde(default, deserialize_with = "signed")]
     pub(crate) limit: Option<u64>,
-    /// Only these kinds of events (`turn.ended`) or families of them (`permission`), with commas between.
+    /// Event types (`turn.ended`) or groups of types (`permission`), separated by commas.
     kind: Option<String>,
-    /// Only these sessions, with commas between.
+    /// Session ids, separated by commas.
     session: Option<String>,
-    /// With what the agents printed themselves.
+    /// Include the agents' raw output.
     #[serde(default, alias = "includeRaw")]
     pub(crate) include_raw: Option<bool>,
 }
 
-/// A page of events of all sessions. It is written event by event, in bounded memory; this is its shape.
+/// A page of the event feed.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-#[expect(dead_code, reason = "only its schema is used")]
+#[expect(dead_code, reason = "pages are written event by event; only the schema is used")]
 pub(crate) struct FeedPage {
     events: Vec<Event>,
-    /// Whether there is more to look at behind this page.
+    /// Whether there may be more events after this page.
     has_more: bool,
-    /// Where the next page begins.
+    /// The `offset` of the next page.
     next_offset: String,
 }
 
 impl FeedQuery {
-    /// Which events are wanted.
-    pub(crate) fn wanted(&self) -> Result<FeedFilter, ApiError> {
+    /// Returns the filter of the query; fails if a session id is invalid.
+    pub(crate) fn filter(&self) -> Result<FeedFilter, ApiError> {
         let session = |id: String| {
             let refused = |error| ApiError::new(ProblemCode::InvalidRequest, format!("`session`: {error}"));
             SessionId::new(id).map_err(refused)

@@ -1,4 +1,4 @@
-//! Files as they stand in JSON.
+//! Queries, request bodies and response bodies about files.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -12,33 +12,33 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::error::ApiError;
 
-/// A path that must be named.
+/// A required path.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct OnePath {
-    /// Relative to the workspace, or absolute and inside `/workspace`.
+pub(crate) struct PathQuery {
+    /// Path relative to the workspace, or absolute and inside `/workspace`.
     pub(crate) path: String,
-    /// Whose workspace. Without it there is none that could be meant: no file of the host can be.
+    /// The session whose workspace contains the file. Required.
     #[serde(default, alias = "sessionId")]
     pub(crate) session_id: Option<SessionId>,
 }
 
-/// A path that may be left out.
+/// An optional path.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct MaybePath {
-    /// Relative to the workspace, or absolute and inside `/workspace`; the workspace itself when not given.
+pub(crate) struct OptionalPathQuery {
+    /// Path relative to the workspace, or absolute and inside `/workspace`; the workspace itself if absent.
     pub(crate) path: Option<String>,
-    /// Whose workspace. Without it there is none that could be meant: no file of the host can be.
+    /// The session whose workspace contains the file. Required.
     #[serde(default, alias = "sessionId")]
     pub(crate) session_id: Option<SessionId>,
 }
 
-/// Only a session.
+/// A session without a path.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct InSession {
-    /// Whose workspace. Without it there is none that could be meant: no file of the host can be.
+pub(crate) struct SessionQuery {
+    /// The session whose workspace contains the file. Required.
     #[serde(default, alias = "sessionId")]
     pub(crate) session_id: Option<SessionId>,
 }
@@ -47,22 +47,22 @@ pub(crate) struct InSession {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RemoveQuery {
-    /// Relative to the workspace, or absolute and inside `/workspace`.
+    /// Path relative to the workspace, or absolute and inside `/workspace`.
     pub(crate) path: String,
-    /// Also what is in a directory.
+    /// Remove a directory with its content.
     pub(crate) recursive: Option<bool>,
-    /// Whose workspace. Without it there is none that could be meant: no file of the host can be.
+    /// The session whose workspace contains the file. Required.
     #[serde(default, alias = "sessionId")]
     pub(crate) session_id: Option<SessionId>,
 }
 
-/// The session whose workspace is meant.
-pub(crate) fn whose(session: Option<&SessionId>) -> Result<&SessionId, ApiError> {
-    let missing = "`session_id` is missing: files are those of a session's workspace, and none was named";
-    session.ok_or_else(|| ApiError::new(ProblemCode::InvalidRequest, missing).hint("viv sessions ls"))
+/// Returns the session id; fails if it is missing.
+pub(crate) fn require_session(session: Option<&SessionId>) -> Result<&SessionId, ApiError> {
+    let missing = "`session_id` is missing: it names the session whose workspace contains the file";
+    session.ok_or_else(|| ApiError::new(ProblemCode::InvalidRequest, missing).with_hint("viv sessions ls"))
 }
 
-/// What kind of thing a name stands for. What is neither is told as a file, and `special` says what it is.
+/// The kind of an entry. A link or special file is a `file`, with its kind in `special`.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FsEntryType {
@@ -70,22 +70,22 @@ pub(crate) enum FsEntryType {
     Directory,
 }
 
-/// What is neither a file nor a directory; the contract does not know it.
+/// The kind of an entry that is neither a regular file nor a directory.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FsSpecial {
-    /// Shown as it is, not as what it leads to.
+    /// A symbolic link, which is not followed.
     Symlink,
-    /// Shown and can be removed, nothing else.
+    /// A special file, which can only be listed and removed.
     Other,
 }
 
-/// One name in a directory.
+/// One entry of a directory.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FsEntry {
     name: String,
-    /// As seen inside.
+    /// Path inside the sandbox.
     path: String,
     entry_type: FsEntryType,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,11 +101,11 @@ impl FsEntry {
     }
 }
 
-/// What is at a path.
+/// The metadata of a path.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FsStat {
-    /// As seen inside.
+    /// Path inside the sandbox.
     path: String,
     entry_type: FsEntryType,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,13 +115,13 @@ pub(crate) struct FsStat {
     modified: Option<String>,
 }
 
-/// Something was done to a path.
+/// The path of a completed operation.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct FsAction {
     pub(crate) path: String,
 }
 
-/// A file was written.
+/// The result of a write.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FsWritten {
@@ -135,23 +135,23 @@ pub(crate) struct FsWritten {
 pub(crate) struct FsMoveBody {
     pub(crate) from: String,
     pub(crate) to: String,
-    /// Replaces what has the name already.
+    /// Replace an existing entry.
     pub(crate) overwrite: Option<bool>,
 }
 
-/// Something has another name.
+/// The result of a move.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct FsMoved {
     pub(crate) from: String,
     pub(crate) to: String,
 }
 
-/// An archive was unpacked.
+/// The result of unpacking an archive.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct FsUploaded {
-    /// The first thousand files and links that came out of it.
+    /// The first thousand unpacked files and links.
     paths: Vec<String>,
-    /// Whether there were more.
+    /// Whether more were unpacked.
     truncated: bool,
 }
 

@@ -1,8 +1,8 @@
-"""Drives a server with a client that was generated from the contract, at ADDRESS, with the token in FILE.
+"""Tests a server at ADDRESS with a client generated from the existing API (the contract), with the token in FILE.
 The client is the package `theirs`.
 
-The server serves what the contract knows (`--events=contract`), so that every operation of the contract is called as it was
-generated, and every answer is read by the generated models as it comes. At the end no operation may be left over.
+The server runs with `--events=contract`. The test calls every operation of the generated client, and the generated models
+parse every response. At the end every operation must have been called.
 """
 
 import io
@@ -52,42 +52,42 @@ from theirs.models import (
 from theirs.types import File
 
 CALLED = set()
-# Larger than what a server takes by itself when nobody thought of files.
+# Larger than the usual default body limit of HTTP frameworks.
 LARGE = 3 << 20
 
 
 def call(operation, *arguments, **named):
-    """Calls an operation as it was generated; its answer as the generated models read it."""
+    """Calls a generated operation and returns its parsed response."""
     CALLED.add(operation.__name__.rsplit(".", 1)[-1])
     return operation.sync(*arguments, **named)
 
 
 def events(text):
-    """Every event of a stream, read by the generated model."""
+    """Returns every event of a stream, parsed by the generated model."""
     lines = (line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: "))
     return [UniversalEvent.from_dict(json.loads(line)) for line in lines]
 
 
 def turn(client, message):
-    """The events of a turn, up to its end or to what a person must answer."""
+    """Sends a message and returns the events of its turn, up to its end or to a request for a person."""
     CALLED.add("post_message_stream")
     answer = post_message_stream.sync_detailed("contract", client=client, body=MessageRequest(message=message))
     assert answer.status_code == 200, answer
-    told = events(answer.content.decode())
-    numbers = [event.sequence for event in told]
+    received = events(answer.content.decode())
+    numbers = [event.sequence for event in received]
     assert numbers == sorted(set(numbers)), numbers
-    return told
+    return received
 
 
-def asked(told, kind):
-    """What the last event of a turn asks. The contract does not say which `data` goes with which `type`, so that a
-    generated model is not always the right one."""
-    assert told[-1].type_.value == kind, told[-1]
-    return told[-1].to_dict()["data"]
+def request_data(received, kind):
+    """Returns the data of the last event, which must be of type `kind`. The contract does not say which `data` belongs to
+    which `type`, so the generated model can be the wrong one."""
+    assert received[-1].type_.value == kind, received[-1]
+    return received[-1].to_dict()["data"]
 
 
 def until(client, session, kind, offset=0):
-    """The first event of a type after a number, page by page, and its number."""
+    """Returns the first event of a type after a sequence number, and its number."""
     while True:
         page = call(get_events, session, client=client, offset=offset, limit=3)
         for event in page.events:
@@ -111,7 +111,7 @@ def main(address, file):
     permissions(client)
     questions(client)
     files(client)
-    whole(client)
+    stream_equals_pages(client)
     missing = {path.stem for path in pathlib.Path(theirs.__file__).parent.glob("api/*/*.py")} - CALLED - {"__init__"}
     assert not missing, f"never called: {missing}"
 
@@ -134,13 +134,13 @@ def permissions(client):
 
 
 def questions(client):
-    question = asked(turn(client, "/question"), "question.requested")
+    question = request_data(turn(client, "/question"), "question.requested")
     _, seen = until(client, "contract", "question.requested")
     answers = QuestionReplyRequest(answers=[[question["options"][0]]])
     call(reply_question, "contract", question["question_id"], client=client, body=answers)
     _, seen = until(client, "contract", "question.resolved", seen)
     _, seen = until(client, "contract", "turn.ended", seen)
-    question = asked(turn(client, "/question"), "question.requested")
+    question = request_data(turn(client, "/question"), "question.requested")
     call(reject_question, "contract", question["question_id"], client=client)
     until(client, "contract", "turn.ended", seen)
 
@@ -164,7 +164,7 @@ def files(client):
 
 
 def archive():
-    """A file that is not small, and a link to it."""
+    """Returns an archive with a large file and a link to it."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         large = tarfile.TarInfo("large")
@@ -177,8 +177,8 @@ def archive():
     return packed
 
 
-def whole(client):
-    """Of a session that has ended, the stream and the pages tell the same."""
+def stream_equals_pages(client):
+    """Checks that the stream and the pages of an ended session have the same events."""
     turn(client, "/demo")
     call(terminate_session, "contract", client=client)
     CALLED.add("get_events_sse")

@@ -1,17 +1,17 @@
-//! Who may call what, and by which name.
+//! Access control: tokens, scopes and host names.
 
 use axum::body::Body;
 use http::Request;
 use server::{AccessToken, AuthMode, ServerConfig, TokenScope};
 
-use crate::client::Answer;
+use crate::client::ApiResponse;
 use crate::stage::{Stage, config};
 
 crate::trials!(
-    only_health_is_open_to_everybody,
-    a_token_opens_what_it_is_good_for_and_nothing_else,
-    the_token_of_a_sessions_gateway_opens_nothing_here,
-    a_name_that_is_not_ours_is_refused_even_with_a_token,
+    only_health_needs_no_token,
+    token_allows_only_its_scopes,
+    session_token_of_the_gateway_is_rejected,
+    unknown_host_is_refused_even_with_a_token,
 );
 
 fn guarded() -> Stage {
@@ -24,13 +24,13 @@ fn guarded() -> Stage {
     Stage::with(ServerConfig { auth: AuthMode::Tokens(tokens), ..config() })
 }
 
-async fn call(stage: &Stage, token: &str, method: &str, path: &str, body: &str) -> Answer {
+async fn call(stage: &Stage, token: &str, method: &str, path: &str, body: &str) -> ApiResponse {
     let builder = Request::builder().method(method).uri(path).header("host", "localhost");
     let builder = builder.header("authorization", format!("Bearer {token}")).header("content-type", "application/json");
     stage.client.call(builder.body(Body::from(body.to_owned())).unwrap()).await
 }
 
-async fn only_health_is_open_to_everybody() {
+async fn only_health_needs_no_token() {
     let stage = guarded();
     assert_eq!(stage.client.get("/v1/health").await.json(), serde_json::json!({"status": "ok"}));
     for path in ["/v1/agents", "/v1/sessions", "/v1/sessions/s1", "/v1/sessions/s1/events", "/v1/pending"] {
@@ -43,7 +43,7 @@ async fn only_health_is_open_to_everybody() {
     }
 }
 
-async fn a_token_opens_what_it_is_good_for_and_nothing_else() {
+async fn token_allows_only_its_scopes() {
     let stage = guarded();
     let create = r#"{"agent":"mock"}"#;
     assert_eq!(call(&stage, "reader", "POST", "/v1/sessions/s1", create).await.status, 403);
@@ -62,13 +62,13 @@ async fn a_token_opens_what_it_is_good_for_and_nothing_else() {
     assert_eq!(call(&stage, "nobody", "GET", "/v1/sessions", "").await.status, 401);
 }
 
-async fn the_token_of_a_sessions_gateway_opens_nothing_here() {
+async fn session_token_of_the_gateway_is_rejected() {
     let stage = guarded();
     let (_, token) = gateway::SessionToken::issue();
     assert_eq!(call(&stage, &token, "GET", "/v1/sessions", "").await.status, 401);
 }
 
-async fn a_name_that_is_not_ours_is_refused_even_with_a_token() {
+async fn unknown_host_is_refused_even_with_a_token() {
     let stage = guarded();
     for (header, value) in [("host", "evil.example.org"), ("origin", "https://evil.example.org")] {
         let mut request =

@@ -1,4 +1,4 @@
-//! What agents can be given, and their installation.
+//! Agents over the API: modes, models and installation.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,9 +8,9 @@ use server::{AgentInstaller, ServerConfig};
 
 use crate::stage::{Stage, config};
 
-crate::trials!(modes_and_models_are_told, what_was_not_understood_is_counted, an_agent_is_installed_by_who_can);
+crate::trials!(modes_and_models_are_listed, output_that_is_not_understood_is_counted, admin_can_install_an_agent);
 
-async fn modes_and_models_are_told() {
+async fn modes_and_models_are_listed() {
     let stage = Stage::new();
     let modes = stage.client.get("/v1/agents/mock/modes").await.json();
     let ids: Vec<_> = modes["modes"].as_array().unwrap().iter().map(|mode| mode["id"].as_str().unwrap()).collect();
@@ -22,7 +22,7 @@ async fn modes_and_models_are_told() {
     assert_eq!((unknown.status, &unknown.json()["code"]), (400, &"unsupported_agent".into()));
     let missing = stage.client.get("/v1/agents/claude/models").await;
     assert_eq!((missing.status, &missing.json()["code"]), (404, &"agent_not_installed".into()));
-    // The mode is one the agent keeps, or it is refused: it is never dropped.
+    // An unsupported mode is refused, never ignored.
     let made = stage.client.post("/v1/sessions/s1", r#"{"agent":"mock","agentMode":"plan"}"#).await;
     assert_eq!(made.status, 200, "{}", made.text());
     assert_eq!(stage.client.get("/v1/sessions/s1").await.json()["permissionMode"], "plan");
@@ -30,7 +30,7 @@ async fn modes_and_models_are_told() {
     assert_eq!((refused.status, &refused.json()["code"]), (400, &"invalid_request".into()));
 }
 
-async fn what_was_not_understood_is_counted() {
+async fn output_that_is_not_understood_is_counted() {
     let stage = Stage::new();
     let before = stage.client.get("/metrics").await.text();
     assert!(!before.contains("viv_agent_drift_total{"), "{before}");
@@ -41,18 +41,18 @@ async fn what_was_not_understood_is_counted() {
     let mock = listed["agents"].as_array().unwrap().iter().find(|agent| agent["id"] == "mock").unwrap();
     let unparsed = mock["drift"]["built-in"]["unparsed"].as_u64().unwrap();
     assert!(unparsed > 0, "{mock}");
-    let told = stage.client.get("/metrics").await.text();
+    let returned = stage.client.get("/metrics").await.text();
     let line = format!("viv_agent_drift_total{{agent=\"mock\",version=\"built-in\",kind=\"unparsed\"}} {unparsed}\n");
-    assert!(told.contains(&line), "{told}");
+    assert!(returned.contains(&line), "{returned}");
 }
 
-async fn an_agent_is_installed_by_who_can() {
+async fn admin_can_install_an_agent() {
     let without = Stage::new().client.post("/v1/agents/claude/install", "").await;
     assert_eq!((without.status, &without.json()["code"]), (500, &"install_failed".into()));
-    let asked: Arc<Mutex<Vec<(String, bool)>>> = Arc::default();
-    let noted = asked.clone();
+    let calls: Arc<Mutex<Vec<(String, bool)>>> = Arc::default();
+    let recorded = calls.clone();
     let installer = AgentInstaller(Arc::new(move |name: &str, again: bool| {
-        noted.lock().unwrap().push((name.to_owned(), again));
+        recorded.lock().unwrap().push((name.to_owned(), again));
         if name == "amp" { Err(Box::new(Problem::new(ProblemCode::UnsupportedAgent, "not this one"))) } else { Ok(()) }
     }));
     let stage = Stage::with(ServerConfig { installer: Some(installer), ..config() });
@@ -61,7 +61,7 @@ async fn an_agent_is_installed_by_who_can() {
     let refused = stage.client.post("/v1/agents/amp/install", "{}").await;
     assert_eq!((refused.status, &refused.json()["code"]), (400, &"unsupported_agent".into()));
     let expected = [("claude", false), ("claude", true), ("amp", false)].map(|(name, again)| (name.to_owned(), again));
-    assert_eq!(*asked.lock().unwrap(), expected);
+    assert_eq!(*calls.lock().unwrap(), expected);
     assert_eq!(
         stage.client.post("/v1/agents/claude/install", r#"{"other":1}"#).await.json()["code"],
         json!("invalid_request")

@@ -4,13 +4,9 @@ use serde_json::{Value, json};
 
 use crate::stage::Stage;
 
-crate::trials!(
-    a_permission_is_answered_once_and_then_is_a_conflict,
-    a_question_is_answered_with_all_answers,
-    what_is_pending_is_listed,
-);
+crate::trials!(second_answer_to_a_permission_is_a_conflict, question_needs_all_answers, pending_requests_are_listed,);
 
-/// Sends `command` and waits for what it asks.
+/// Sends `command` and returns the request that it makes.
 async fn ask(stage: &Stage, command: &str) -> Value {
     let body = json!({"message": command}).to_string();
     let answer = stage.client.post("/v1/sessions/s1/messages/stream", &body).await;
@@ -28,42 +24,42 @@ async fn resolved(stage: &Stage, kind: &str) -> Value {
     }
 }
 
-async fn a_permission_is_answered_once_and_then_is_a_conflict() {
+async fn second_answer_to_a_permission_is_a_conflict() {
     let stage = Stage::new();
     stage.session("s1").await;
-    let asked = ask(&stage, "/permission").await;
-    let path = format!("/v1/sessions/s1/permissions/{}/reply", asked["permission_id"].as_str().unwrap());
+    let request = ask(&stage, "/permission").await;
+    let path = format!("/v1/sessions/s1/permissions/{}/reply", request["permission_id"].as_str().unwrap());
     assert_eq!(stage.client.post(&path, r#"{"reply":"always"}"#).await.status, 204);
     let again = stage.client.post(&path, r#"{"reply":"reject"}"#).await;
     assert_eq!((again.status, &again.json()["code"]), (409, &"permission_not_pending".into()));
     assert_eq!(resolved(&stage, "permission.resolved").await["status"], "accept_for_session");
 }
 
-async fn a_question_is_answered_with_all_answers() {
+async fn question_needs_all_answers() {
     let stage = Stage::new();
     stage.session("s1").await;
-    let asked = ask(&stage, "/question").await;
-    let path = format!("/v1/sessions/s1/questions/{}/reply", asked["question_id"].as_str().unwrap());
+    let request = ask(&stage, "/question").await;
+    let path = format!("/v1/sessions/s1/questions/{}/reply", request["question_id"].as_str().unwrap());
     for misfit in [r#"{"answers":[]}"#, r#"{"answers":[["blue"],["red"]]}"#] {
         let refused = stage.client.post(&path, misfit).await;
         assert_eq!((refused.status, &refused.json()["code"]), (400, &"invalid_request".into()), "{misfit}");
     }
     assert_eq!(stage.client.post(&path, r#"{"answers":[["blue","red"]]}"#).await.status, 204);
-    let told = resolved(&stage, "question.resolved").await;
+    let resolution = resolved(&stage, "question.resolved").await;
     assert_eq!(
-        (&told["status"], &told["response"], &told["answers"]),
+        (&resolution["status"], &resolution["response"], &resolution["answers"]),
         (&json!("answered"), &json!("blue"), &json!([["blue", "red"]]))
     );
-    let reject = format!("/v1/sessions/s1/questions/{}/reject", asked["question_id"].as_str().unwrap());
+    let reject = format!("/v1/sessions/s1/questions/{}/reject", request["question_id"].as_str().unwrap());
     assert_eq!(stage.client.post(&reject, "").await.status, 409);
 }
 
-async fn what_is_pending_is_listed() {
+async fn pending_requests_are_listed() {
     let stage = Stage::new();
     stage.session("s1").await;
-    let asked = ask(&stage, "/question").await;
+    let request = ask(&stage, "/question").await;
     let pending = stage.client.get("/v1/sessions/s1/pending").await.json();
-    assert_eq!(pending["pending"][0]["data"]["question_id"], asked["question_id"]);
+    assert_eq!(pending["pending"][0]["data"]["question_id"], request["question_id"]);
     assert_eq!(
         (&pending["pending"][0]["type"], &pending["pending"][0]["sessionId"]),
         (&json!("question"), &json!("s1"))

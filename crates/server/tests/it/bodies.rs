@@ -1,4 +1,4 @@
-//! Any body at all: the corpus of the fuzz target `request_bodies`, and what is like it.
+//! Random bodies, starting from the corpus of the fuzz target `request_bodies`.
 
 #[path = "../../../../tests/mutation.rs"]
 mod mutation;

@@ -1,4 +1,4 @@
-//! What a session changed, at the boundary: who may ask, and what is refused. A workspace without a layer has none.
+//! Change sets over the API: scopes and refusals. A workspace without an overlay has no changes.
 
 use axum::body::Body;
 use http::Request;
@@ -8,12 +8,12 @@ use crate::stage::{Stage, config};
 use crate::trials;
 
 trials!(
-    a_session_that_changed_nothing_says_so_in_every_format,
-    changes_are_settled_when_the_session_has_ended,
-    who_looks_may_not_settle,
+    empty_change_set_is_shown_in_every_format,
+    changes_are_applied_or_discarded_after_the_end,
+    read_scope_may_not_apply_changes,
 );
 
-async fn a_session_that_changed_nothing_says_so_in_every_format() {
+async fn empty_change_set_is_shown_in_every_format() {
     let stage = Stage::new();
     stage.session("s1").await;
     let client = &stage.client;
@@ -28,15 +28,15 @@ async fn a_session_that_changed_nothing_says_so_in_every_format() {
     assert_eq!(client.get("/v1/sessions/none/changes").await.status, 404);
 }
 
-async fn changes_are_settled_when_the_session_has_ended() {
+async fn changes_are_applied_or_discarded_after_the_end() {
     let stage = Stage::new();
     stage.session("s1").await;
-    for what in ["apply", "discard"] {
-        let path = format!("/v1/sessions/s1/{what}");
+    for action in ["apply", "discard"] {
+        let path = format!("/v1/sessions/s1/{action}");
         let early = stage.client.post(&path, "").await;
-        assert_eq!((early.status, &early.json()["code"]), (409, &"session_open".into()), "{what}");
+        assert_eq!((early.status, &early.json()["code"]), (409, &"session_open".into()), "{action}");
         assert_eq!(early.headers["content-type"], "application/problem+json");
-        assert_eq!(stage.client.post(&format!("/v1/sessions/none/{what}"), "").await.status, 404);
+        assert_eq!(stage.client.post(&format!("/v1/sessions/none/{action}"), "").await.status, 404);
     }
     assert_eq!(stage.client.post("/v1/sessions/s1/terminate", "").await.status, 204);
     assert_eq!(stage.client.post("/v1/sessions/s1/apply", "").await.json(), serde_json::json!({"applied": []}));
@@ -44,7 +44,7 @@ async fn changes_are_settled_when_the_session_has_ended() {
     assert_eq!(stage.client.post("/v1/sessions/s1/discard", "").await.status, 204);
 }
 
-async fn who_looks_may_not_settle() {
+async fn read_scope_may_not_apply_changes() {
     let tokens = vec![AccessToken::new("reader", [TokenScope::Read]), AccessToken::new("driver", [TokenScope::Drive])];
     let stage = Stage::with(ServerConfig { auth: AuthMode::Tokens(tokens), ..config() });
     let status = async |token: &str, method: &str, path: &str| {

@@ -1,4 +1,4 @@
-//! A server in a process of its own: another run of this binary, started with `__serve DIRECTORY`.
+//! A server in a separate process: this binary, started with `__serve DIRECTORY`.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,18 +14,18 @@ use tokio::net::UnixStream;
 
 use crate::stage::{config, open};
 
-/// A server that is killed, at the latest when the test ends.
+/// A server process that is killed when it is dropped.
 pub(crate) struct Server(Child);
 
 impl Server {
-    /// Lets no file of it grow beyond `bytes`, as on a disk that is full; `None` makes room again.
+    /// Limits the size of its files to `bytes`, like a full disk; `None` removes the limit.
     pub(crate) fn limit_files(&self, bytes: Option<u64>) {
         let process = Pid::from_raw(self.0.id().try_into().unwrap());
         prlimit(process, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
     }
 
     pub(crate) fn kill(&mut self) {
-        // The second time there is nothing to kill.
+        // The process may already be dead.
         let _ = self.0.kill();
         self.0.wait().unwrap();
     }
@@ -37,9 +37,9 @@ impl Drop for Server {
     }
 }
 
-/// Starts a server and returns when it answers.
+/// Starts a server and returns when it responds.
 pub(crate) async fn start(directory: &Path) -> Server {
-    // A file that may not grow is an error to be told, not a signal to die of.
+    // The file size limit must cause an error, not a fatal SIGXFSZ.
     let mut command = Command::new("/bin/sh");
     command.args(["-c", r#"trap "" XFSZ; exec "$@""#, "sh"]).arg(std::env::current_exe().unwrap());
     let server = command.arg("__serve").arg(directory).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
@@ -61,7 +61,7 @@ pub(crate) fn socket(directory: &Path) -> PathBuf {
     directory.join("viv.sock")
 }
 
-/// Posts to the server; the answer as it came.
+/// Posts to the server and returns the complete response.
 pub(crate) async fn post(socket: &Path, path: &str, body: &str) -> io::Result<String> {
     let mut stream = UnixStream::connect(socket).await?;
     let head = format!("POST {path} HTTP/1.0\r\nhost: localhost\r\ncontent-type: application/json");
@@ -71,7 +71,7 @@ pub(crate) async fn post(socket: &Path, path: &str, body: &str) -> io::Result<St
     if answer.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(answer) }
 }
 
-/// Calls the server; the status and the body.
+/// Calls the server and returns the status and the body.
 pub(crate) async fn call(socket: &Path, method: &str, path: &str, body: &[u8]) -> (u16, Vec<u8>) {
     let kind = if body.starts_with(b"{") { "application/json" } else { "application/octet-stream" };
     let mut stream = UnixStream::connect(socket).await.unwrap();
@@ -85,7 +85,7 @@ pub(crate) async fn call(socket: &Path, method: &str, path: &str, body: &[u8]) -
     (status, answer[end + 4..].to_vec())
 }
 
-/// A record is whole: contiguous, every turn ended, everything asked resolved once.
+/// Checks a journal: contiguous, every turn ended, every request resolved once.
 #[track_caller]
 pub(crate) fn check_record(session: &SessionId, events: &[Event]) {
     let (mut open, mut asked) = (None, HashMap::new());
@@ -105,7 +105,7 @@ pub(crate) fn check_record(session: &SessionId, events: &[Event]) {
     assert!(asked.values().all(|resolved| *resolved == 1), "{session}: {asked:?}");
 }
 
-/// The server's side: recovers what was left, and serves until it is killed.
+/// Runs the server process: recovers the sessions and serves until it is killed.
 pub(crate) fn be_the_server(directory: &Path) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {

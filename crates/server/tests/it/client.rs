@@ -1,4 +1,4 @@
-//! Requests against a router, and what comes back.
+//! A client that calls a router directly.
 
 use axum::Router;
 use axum::body::Body;
@@ -8,20 +8,20 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
-/// Calls a router as a client on this machine would.
+/// Calls a router like a client on this machine.
 #[derive(Clone)]
 pub(crate) struct Client {
     app: Router,
 }
 
-/// An answer, read to its end.
-pub(crate) struct Answer {
+/// A complete response.
+pub(crate) struct ApiResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
+impl ApiResponse {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {}", self.text()))
     }
@@ -40,22 +40,22 @@ impl Client {
         Self { app }
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> ApiResponse {
         self.call(request(Method::GET, path, "")).await
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &str) -> ApiResponse {
         self.call(request(Method::POST, path, body)).await
     }
 
-    pub(crate) async fn call(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn call(&self, request: Request<Body>) -> ApiResponse {
         let response = self.app.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+        ApiResponse { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
-    /// What a stream says up to and with `wanted`; it then is dropped.
+    /// Returns the text of a stream up to and including `wanted`, and drops the stream.
     pub(crate) async fn first_text(&self, request: Request<Body>, wanted: &str) -> String {
         let (mut body, mut text) = (self.app.clone().oneshot(request).await.unwrap().into_body(), String::new());
         while !text.contains(wanted) {
@@ -65,7 +65,7 @@ impl Client {
         text
     }
 
-    /// The first `count` frames of a stream, which then is dropped.
+    /// Returns the first `count` frames of a stream, and drops the stream.
     pub(crate) async fn first_frames(&self, path: &str, count: usize) -> Vec<Frame> {
         let response = self.app.clone().oneshot(request(Method::GET, path, "")).await.unwrap();
         assert_eq!(response.status(), 200);
@@ -88,7 +88,7 @@ pub(crate) fn request(method: Method, path: &str, body: &str) -> Request<Body> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Frame {
     pub(crate) id: Option<u64>,
-    /// The id as it came.
+    /// The id as text.
     pub(crate) token: String,
     pub(crate) event: String,
     pub(crate) data: String,
@@ -100,7 +100,7 @@ impl Frame {
     }
 }
 
-/// The whole events in `text`; comments and `retry` are no events.
+/// Returns the complete events in `text`, without comments and `retry`.
 pub(crate) fn frames(text: &str) -> Vec<Frame> {
     let whole = text.rsplit_once("\n\n").map_or("", |(whole, _)| whole);
     let read = |block: &str| {

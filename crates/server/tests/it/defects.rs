@@ -1,10 +1,16 @@
-//! What was wrong with the first implementation of this API, and is not wrong here.
+//! Defects of the first implementation of this API that this server must not have.
 //!
-//! Those of its defects that have a file of their own are shown there: a child that outlives `terminate`, a directory nobody
-//! works in and two creates of one id (`sessions`), `always` for a whole category (`grants`), streams that lose events,
-//! carry no id and give no sign of life (`events`, `sockets`), sessions that are gone after a restart (`killing`), a second
-//! message in a turn (`messages`), answers that are dropped (`answers`), files outside of the workspace (`files`). That events
-//! survive a round trip is a property test of `protocol`.
+//! Other files test its other defects:
+//!
+//! - `sessions`: a child that survives `terminate`, an ignored directory, two creates of one id
+//! - `grants`: `always` for a whole category
+//! - `events`, `sockets`: streams that lose events, have no ids or send no heartbeats
+//! - `killing`: sessions that are lost after a restart
+//! - `messages`: a second message in a turn
+//! - `answers`: answers that are dropped
+//! - `files`: files outside of the workspace
+//!
+//! A property test of `protocol` checks that events survive a round trip.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,14 +24,14 @@ use crate::client::Frame;
 use crate::stage::Stage;
 
 crate::trials!(
-    what_nobody_knows_is_kept_and_the_stream_goes_on,
-    the_input_of_a_tool_is_kept_as_it_was,
-    what_a_turn_cost_is_among_its_events,
-    a_file_may_be_larger_than_two_megabytes,
-    an_archive_may_be_larger_than_two_megabytes,
-    what_a_sub_agent_does_stands_below_its_call,
-    when_everything_happened_is_told,
-    a_busy_session_keeps_no_other_waiting,
+    unknown_output_is_kept_and_the_stream_continues,
+    tool_input_is_kept_unchanged,
+    turn_events_contain_the_cost,
+    file_may_be_larger_than_two_megabytes,
+    archive_may_be_larger_than_two_megabytes,
+    sub_agent_items_have_their_call_as_parent,
+    every_event_has_a_time,
+    busy_session_does_not_delay_another,
 );
 
 async fn turn(stage: &Stage, id: &str, text: &str) -> Vec<Frame> {
@@ -33,7 +39,7 @@ async fn turn(stage: &Stage, id: &str, text: &str) -> Vec<Frame> {
     stage.client.post(&format!("/v1/sessions/{id}/messages/stream"), &body).await.frames()
 }
 
-async fn what_nobody_knows_is_kept_and_the_stream_goes_on() {
+async fn unknown_output_is_kept_and_the_stream_continues() {
     let stage = Stage::new();
     stage.session("s1").await;
     for (command, printed) in [("/unparsed", "item_delta"), ("/unknown", "")] {
@@ -48,7 +54,7 @@ async fn what_nobody_knows_is_kept_and_the_stream_goes_on() {
     }
 }
 
-async fn the_input_of_a_tool_is_kept_as_it_was() {
+async fn tool_input_is_kept_unchanged() {
     let stage = Stage::new();
     stage.session("s1").await;
     let frames = turn(&stage, "s1", "/tool").await;
@@ -64,7 +70,7 @@ async fn the_input_of_a_tool_is_kept_as_it_was() {
     }
 }
 
-async fn what_a_turn_cost_is_among_its_events() {
+async fn turn_events_contain_the_cost() {
     let stage = Stage::new();
     stage.session("s1").await;
     let frames = turn(&stage, "s1", "/ask how are you").await;
@@ -76,7 +82,7 @@ async fn what_a_turn_cost_is_among_its_events() {
     }
 }
 
-async fn a_file_may_be_larger_than_two_megabytes() {
+async fn file_may_be_larger_than_two_megabytes() {
     let stage = Stage::new();
     stage.session("s1").await;
     let path = "/v1/fs/file?session_id=s1&path=large.bin";
@@ -87,7 +93,7 @@ async fn a_file_may_be_larger_than_two_megabytes() {
     assert!(stage.client.get(path).await.body == content, "another file came back");
 }
 
-async fn a_busy_session_keeps_no_other_waiting() {
+async fn busy_session_does_not_delay_another() {
     const TURNS: usize = 10;
     const PAGES_A_TURN: usize = 10;
     let stage = Stage::new();
@@ -98,7 +104,7 @@ async fn a_busy_session_keeps_no_other_waiting() {
     while stage.client.get("/v1/sessions/busy").await.json()["eventCount"].as_u64().unwrap() < 20_000 {
         tokio::task::yield_now().await;
     }
-    // Whoever reads the tail of the busy one reads pages as large as there are, one after another.
+    // A client of the busy session reads the largest pages, one after another.
     let (done, pages) = (CancellationToken::new(), Arc::new(AtomicUsize::new(0)));
     let readers: Vec<_> = (0..2)
         .map(|_| {
@@ -125,14 +131,14 @@ async fn a_busy_session_keeps_no_other_waiting() {
     for reader in readers {
         reader.await.unwrap();
     }
-    // Told by order and not by time: whoever waits behind the pages lets many of them pass at every step.
+    // Compares order, not time: a delayed client would let many pages pass at each step.
     assert!(read_meanwhile < PAGES_A_TURN * TURNS, "{TURNS} turns took as long as {read_meanwhile} large pages");
     let busy = stage.client.get("/v1/sessions/busy/events?offset=1000&limit=10000").await.json();
     let ended = busy["events"].as_array().unwrap().iter().any(|event| event["type"] == "turn.ended");
     assert!(!ended, "the other one was not busy");
 }
 
-async fn an_archive_may_be_larger_than_two_megabytes() {
+async fn archive_may_be_larger_than_two_megabytes() {
     let stage = Stage::new();
     stage.session("s1").await;
     let content = vec![7_u8; 5 << 20];
@@ -148,7 +154,7 @@ async fn an_archive_may_be_larger_than_two_megabytes() {
     assert!(read.body == content, "another file came back");
 }
 
-async fn what_a_sub_agent_does_stands_below_its_call() {
+async fn sub_agent_items_have_their_call_as_parent() {
     let stage = Stage::new();
     stage.session("s1").await;
     let frames = turn(&stage, "s1", "/subagent").await;
@@ -160,7 +166,7 @@ async fn what_a_sub_agent_does_stands_below_its_call() {
     }
 }
 
-async fn when_everything_happened_is_told() {
+async fn every_event_has_a_time() {
     let stage = Stage::new();
     stage.session("s1").await;
     let frames = turn(&stage, "s1", "/tool").await;

@@ -1,4 +1,4 @@
-//! Which directories of the host a caller may name, and which nobody may.
+//! Workspace directories: those that callers may name, and those that are always refused.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use http::Request;
 use serde_json::json;
 use server::{AccessToken, AuthMode, ServerConfig, TokenScope};
 
-use crate::client::Answer;
+use crate::client::ApiResponse;
 use crate::stage::{Stage, config};
 
 crate::trials!(
-    nobody_works_on_the_data_directory_or_on_the_whole_host,
-    a_caller_that_may_not_do_everything_names_what_was_opened_to_it,
-    a_caller_without_a_token_names_what_was_opened_to_everybody,
-    a_replay_and_its_skills_are_bound_as_a_session_is,
-    a_session_that_was_made_there_before_does_not_go_on_or_fork,
+    data_directory_and_root_are_never_workspaces,
+    drive_scope_may_only_use_workspace_roots,
+    caller_without_token_is_limited_to_workspace_roots,
+    workspace_rules_apply_to_replays_and_skills,
+    session_on_a_forbidden_directory_cannot_resume_or_fork,
 );
 
 fn guarded(roots: &[PathBuf]) -> Stage {
@@ -28,22 +28,22 @@ fn guarded(roots: &[PathBuf]) -> Stage {
     Stage::with(ServerConfig { auth: AuthMode::Tokens(tokens), workspace_roots, ..config() })
 }
 
-async fn call(stage: &Stage, token: &str, method: &str, path: &str, body: &str) -> Answer {
+async fn call(stage: &Stage, token: &str, method: &str, path: &str, body: &str) -> ApiResponse {
     let builder = Request::builder().method(method).uri(path).header("host", "localhost");
     let builder = builder.header("authorization", format!("Bearer {token}")).header("content-type", "application/json");
     stage.client.call(builder.body(Body::from(body.to_owned())).unwrap()).await
 }
 
-async fn create(stage: &Stage, token: &str, directory: impl Into<PathBuf>) -> Answer {
+async fn create(stage: &Stage, token: &str, directory: impl Into<PathBuf>) -> ApiResponse {
     let body = json!({"agent": "mock", "directory": directory.into()}).to_string();
     call(stage, token, "POST", "/v1/sessions/x", &body).await
 }
 
 #[track_caller]
-fn refused(answer: &Answer, what: &str) {
+fn refused(answer: &ApiResponse, case: &str) {
     let problem = answer.json();
-    assert_eq!((answer.status, &problem["code"]), (403, &"directory_not_allowed".into()), "{what}: {problem}");
-    assert!(problem["hint"].as_str().is_some_and(|hint| hint.contains("viv ")), "{what}: {problem}");
+    assert_eq!((answer.status, &problem["code"]), (403, &"directory_not_allowed".into()), "{case}: {problem}");
+    assert!(problem["hint"].as_str().is_some_and(|hint| hint.contains("viv ")), "{case}: {problem}");
 }
 
 #[track_caller]
@@ -53,7 +53,7 @@ fn nothing_was_started(stage: &Stage) {
     assert_eq!(journals, 0, "something was recorded");
 }
 
-async fn nobody_works_on_the_data_directory_or_on_the_whole_host() {
+async fn data_directory_and_root_are_never_workspaces() {
     let stage = guarded(&[PathBuf::from("/")]);
     let place = stage.directory.path();
     std::os::unix::fs::symlink(place.join("data"), place.join("link")).unwrap();
@@ -68,7 +68,7 @@ async fn nobody_works_on_the_data_directory_or_on_the_whole_host() {
     assert_eq!(call(&stage, "driver", "GET", "/v1/sessions", "").await.json(), json!({"sessions": []}));
 }
 
-async fn a_caller_that_may_not_do_everything_names_what_was_opened_to_it() {
+async fn drive_scope_may_only_use_workspace_roots() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path().canonicalize().unwrap();
     for folder in ["open/project", "openly"] {
@@ -87,10 +87,10 @@ async fn a_caller_that_may_not_do_everything_names_what_was_opened_to_it() {
     let anywhere = json!({"agent": "mock", "directory": place.join("openly")}).to_string();
     assert_eq!(call(&stage, "admin", "POST", "/v1/sessions/y", &anywhere).await.status, 200);
     let nowhere = call(&stage, "driver", "POST", "/v1/sessions/z", r#"{"agent":"mock"}"#).await;
-    assert_eq!(nowhere.status, 200, "without a directory a session has a workspace of its own");
+    assert_eq!(nowhere.status, 200, "without a directory a session has an empty workspace");
 }
 
-async fn a_caller_without_a_token_names_what_was_opened_to_everybody() {
+async fn caller_without_token_is_limited_to_workspace_roots() {
     let place = tempfile::tempdir().unwrap();
     let body = json!({"agent": "mock", "directory": place.path()}).to_string();
     let open = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ async fn a_caller_without_a_token_names_what_was_opened_to_everybody() {
     assert_eq!(stage.client.post("/v1/sessions/x", &body).await.status, 200, "nothing in particular was opened");
 }
 
-async fn a_replay_and_its_skills_are_bound_as_a_session_is() {
+async fn workspace_rules_apply_to_replays_and_skills() {
     let stage = guarded(&[]);
     let workspace = stage.workspace();
     assert_eq!(create(&stage, "admin", &workspace).await.status, 200);
@@ -125,12 +125,12 @@ async fn a_replay_and_its_skills_are_bound_as_a_session_is() {
     }
 }
 
-async fn a_session_that_was_made_there_before_does_not_go_on_or_fork() {
+async fn session_on_a_forbidden_directory_cannot_resume_or_fork() {
     let stage = guarded(&[]);
     let workspace = stage.directory.path().join("project");
     std::fs::create_dir(&workspace).unwrap();
     assert_eq!(create(&stage, "admin", &workspace).await.status, 200);
-    // What the rule forbids now can stand in a record of before it was one.
+    // A session of an earlier version can be on a directory that is now forbidden.
     std::fs::rename(&workspace, stage.directory.path().join("aside")).unwrap();
     std::os::unix::fs::symlink(stage.directory.path().join("data"), &workspace).unwrap();
     let forked = call(&stage, "driver", "POST", "/v1/sessions/x/fork", r#"{"sessionId":"y"}"#).await;

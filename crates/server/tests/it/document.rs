@@ -1,4 +1,4 @@
-//! The document that describes the API: what it says is what is served, and what clients were written for is in it.
+//! The OpenAPI document: it matches the server, and contains the existing API that it is compatible with.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,16 +8,16 @@ use serde_json::Value;
 use crate::stage::Stage;
 
 crate::trials!(
-    the_document_is_the_committed_one,
-    every_route_and_field_that_clients_were_written_for_is_there,
-    every_operation_has_a_name_of_its_own_and_a_sentence,
-    whatever_the_document_points_to_is_in_it,
+    served_document_equals_the_committed_one,
+    document_contains_the_existing_api,
+    every_operation_has_a_unique_id_and_a_summary,
+    document_references_resolve,
 );
 
-/// The API that clients were written for before there was this server.
+/// The document of the existing API.
 const CONTRACT: &str = include_str!("../contract/openapi.json");
 
-/// Fields of the contract that nothing here can ever fill, each with the reason.
+/// Fields of the existing API that this server never fills, each with the reason.
 const NEVER: &[(&str, &str)] = &[
     ("serverStatus", "every session has its own process, so no server of an agent has a status"),
     ("error", "a session that is not healthy is a problem document, not a 200"),
@@ -30,19 +30,21 @@ async fn served() -> Value {
     answer.json()
 }
 
-async fn the_document_is_the_committed_one() {
+async fn served_document_equals_the_committed_one() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
     let served = served().await;
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     let pretty = serde_json::to_string_pretty(&served).unwrap() + "\n";
     if committed != pretty {
         std::fs::write(path.with_extension("json.new"), pretty).unwrap();
-        panic!("openapi.json is not what is served: read openapi.json.new, and put it in its place if it is meant");
+        panic!(
+            "openapi.json differs from the served document: review openapi.json.new, and replace openapi.json with it"
+        );
     }
     assert!(served["openapi"].as_str().unwrap().starts_with("3.1."), "{}", served["openapi"]);
 }
 
-/// Every place of the document that something in it points to.
+/// Collects all `$ref` targets of the document.
 fn references(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
@@ -54,7 +56,7 @@ fn references(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-async fn whatever_the_document_points_to_is_in_it() {
+async fn document_references_resolve() {
     let (document, mut found) = (served().await, BTreeSet::new());
     references(&document, &mut found);
     assert!(!found.is_empty());
@@ -65,7 +67,7 @@ async fn whatever_the_document_points_to_is_in_it() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-async fn every_route_and_field_that_clients_were_written_for_is_there() {
+async fn document_contains_the_existing_api() {
     let (contract, ours): (Value, _) = (serde_json::from_str(CONTRACT).unwrap(), served().await);
     let (mut wrong, mut missing) = (Vec::new(), BTreeSet::new());
     for (path, item) in contract["paths"].as_object().unwrap() {
@@ -84,7 +86,7 @@ async fn every_route_and_field_that_clients_were_written_for_is_there() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// What an operation of theirs has that ours has not.
+/// Returns the parts of their operation that ours lacks.
 fn differences<'a>(
     contract: &'a Value,
     theirs: &'a Value,
@@ -122,14 +124,14 @@ fn parameters(operation: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-/// The schema of a body, whatever its media type.
+/// Returns the schema of a body of any media type.
 fn body(of: &Value) -> Value {
     let content = of["content"].as_object().and_then(|content| content.values().next());
     content.map(|content| content["schema"].clone()).unwrap_or_default()
 }
 
-/// Every field of a schema, with the fields inside, as `sessions.agent`. What is below `data`, `mcp` and `skills` is
-/// not looked into: the first is held together by `type`, the others are refused or passed on as they come.
+/// Returns every field of a schema with its nested fields, as `sessions.agent`. The content of `data`, `mcp` and `skills`
+/// is skipped: `data` depends on `type`, and the others are refused or passed on unchanged.
 fn fields(document: &Value, schema: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     collect(document, schema, "", &mut found, 0);
@@ -159,7 +161,7 @@ fn collect(document: &Value, schema: &Value, prefix: &str, found: &mut BTreeSet<
     }
 }
 
-async fn every_operation_has_a_name_of_its_own_and_a_sentence() {
+async fn every_operation_has_a_unique_id_and_a_summary() {
     let (document, mut names) = (served().await, BTreeSet::new());
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {

@@ -1,4 +1,4 @@
-//! Events by page and by stream: whoever comes back sees exactly what a steady client saw.
+//! Events as pages and streams: a client that reconnects gets exactly the same events.
 
 use axum::body::Body;
 use http::Request;
@@ -9,18 +9,18 @@ use crate::client::Frame;
 use crate::stage::{Stage, config};
 
 crate::trials!(
-    a_page_goes_on_where_the_last_one_ended,
-    what_the_agent_printed_comes_only_when_asked_for,
-    coming_back_at_any_number_shows_exactly_the_rest,
-    a_stream_carries_number_type_and_retry,
-    a_stream_ends_after_the_session_and_then_there_is_nothing,
-    a_client_that_saw_too_much_is_told,
-    a_page_is_bounded_whatever_is_in_it,
-    a_number_that_is_none_is_refused,
-    a_client_of_the_contract_is_served_what_that_knows,
+    next_page_continues_after_the_last_one,
+    raw_output_is_returned_only_on_request,
+    stream_resumes_exactly_after_any_sequence_number,
+    stream_frames_have_id_type_and_retry,
+    stream_ends_with_the_session_and_then_returns_204,
+    cursor_beyond_the_end_gets_a_gap,
+    page_size_in_bytes_is_limited,
+    invalid_sequence_number_is_refused,
+    contract_filter_returns_only_contract_events,
 );
 
-/// A session with something of everything, ended.
+/// Creates an ended session with many kinds of events.
 async fn finished(stage: &Stage) -> Vec<Value> {
     stage.session("s1").await;
     for command in ["/demo", "/unknown", "/garbage", "/echo last"] {
@@ -38,7 +38,7 @@ async fn page(stage: &Stage, query: &str) -> (Vec<Value>, bool) {
     (page["events"].as_array().unwrap().clone(), page["hasMore"].as_bool().unwrap())
 }
 
-async fn a_page_goes_on_where_the_last_one_ended() {
+async fn next_page_continues_after_the_last_one() {
     let stage = Stage::new();
     let all = finished(&stage).await;
     let (mut seen, mut more) = (Vec::new(), true);
@@ -54,7 +54,7 @@ async fn a_page_goes_on_where_the_last_one_ended() {
     assert_eq!(page(&stage, "limit=0").await, (all[..1].to_vec(), true));
 }
 
-async fn what_the_agent_printed_comes_only_when_asked_for() {
+async fn raw_output_is_returned_only_on_request() {
     let stage = Stage::new();
     finished(&stage).await;
     let has_raw = |events: &[Value]| events.iter().any(|event| !event["raw"].is_null());
@@ -65,7 +65,7 @@ async fn what_the_agent_printed_comes_only_when_asked_for() {
     assert!(has_raw(&streamed.iter().map(Frame::json).collect::<Vec<_>>()));
 }
 
-async fn coming_back_at_any_number_shows_exactly_the_rest() {
+async fn stream_resumes_exactly_after_any_sequence_number() {
     let stage = Stage::new();
     let all = finished(&stage).await;
     let sequences: Vec<u64> = all.iter().map(|event| event["sequence"].as_u64().unwrap()).collect();
@@ -80,7 +80,7 @@ async fn coming_back_at_any_number_shows_exactly_the_rest() {
     }
 }
 
-async fn a_stream_carries_number_type_and_retry() {
+async fn stream_frames_have_id_type_and_retry() {
     let stage = Stage::new();
     finished(&stage).await;
     let text = stage.client.get("/v1/sessions/s1/events/sse").await.text();
@@ -92,7 +92,7 @@ async fn a_stream_carries_number_type_and_retry() {
     }
 }
 
-async fn a_stream_ends_after_the_session_and_then_there_is_nothing() {
+async fn stream_ends_with_the_session_and_then_returns_204() {
     let stage = Stage::new();
     let all = finished(&stage).await;
     assert_eq!(all.last().unwrap()["type"], "session.ended");
@@ -102,7 +102,7 @@ async fn a_stream_ends_after_the_session_and_then_there_is_nothing() {
     }
 }
 
-async fn a_client_that_saw_too_much_is_told() {
+async fn cursor_beyond_the_end_gets_a_gap() {
     let stage = Stage::new();
     stage.session("s1").await;
     let frames = stage.client.first_frames("/v1/sessions/s1/events/sse?offset=1000", 1).await;
@@ -111,10 +111,10 @@ async fn a_client_that_saw_too_much_is_told() {
     assert_eq!(frames[0].id, frames[0].json()["last"].as_u64());
 }
 
-async fn a_page_is_bounded_whatever_is_in_it() {
+async fn page_size_in_bytes_is_limited() {
     let stage = Stage::new();
     stage.session("s1").await;
-    // The words are in four events: as they were asked, and as they were echoed.
+    // The text is in four events: two of the prompt and two of the echo.
     let body = json!({"message": format!("/echo {}", "x".repeat(3 << 20))}).to_string();
     stage.client.post("/v1/sessions/s1/messages/stream", &body).await;
     let (mut seen, mut more, mut pages) = (0, true, 0);
@@ -129,7 +129,7 @@ async fn a_page_is_bounded_whatever_is_in_it() {
     assert!(pages > 1, "everything came at once");
 }
 
-async fn a_number_that_is_none_is_refused() {
+async fn invalid_sequence_number_is_refused() {
     let stage = Stage::new();
     stage.session("s1").await;
     let request = Request::get("/v1/sessions/s1/events/sse").header("host", "localhost");
@@ -138,14 +138,14 @@ async fn a_number_that_is_none_is_refused() {
     assert_eq!((refused.status, &refused.json()["code"]), (400, &"invalid_request".into()));
 }
 
-async fn a_client_of_the_contract_is_served_what_that_knows() {
+async fn contract_filter_returns_only_contract_events() {
     let stage = Stage::new();
     let all = finished(&stage).await;
     let contract: Value = serde_json::from_str(include_str!("../contract/openapi.json")).unwrap();
     let known = contract["components"]["schemas"]["UniversalEventType"]["enum"].as_array().unwrap();
     let wanted: Vec<Value> = all.iter().filter(|event| known.contains(&event["type"])).cloned().collect();
     assert!(known.iter().filter(|kind| wanted.iter().any(|event| event["type"] == **kind)).count() > 7, "{wanted:?}");
-    assert!(wanted.len() < all.len(), "nothing of ours is on record");
+    assert!(wanted.len() < all.len(), "there are no additional event types");
     let (mut seen, mut more) = (Vec::<Value>::new(), true);
     while more {
         let offset = seen.last().map_or(0, |event| event["sequence"].as_u64().unwrap());
@@ -167,7 +167,7 @@ async fn a_client_of_the_contract_is_served_what_that_knows() {
         let frames = strict.client.post(&path, r#"{"message":"/ask hello"}"#).await.frames();
         frames.iter().all(|frame| known.iter().any(|kind| *kind == *frame.event))
     };
-    assert!(say("").await, "the server serves what the contract knows");
+    assert!(say("").await, "the server's default filter is `contract`");
     assert!(!say("?events=all").await, "a client that asks for all gets all");
     let ahead = strict.client.first_text(
         Request::get("/v1/sessions/s1/events/sse?offset=100000")

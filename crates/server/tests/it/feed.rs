@@ -1,4 +1,4 @@
-//! The events of all sessions: each once, in the order of its session, also for who comes back after kill -9.
+//! The event feed: each event once and in order, also for clients that reconnect after kill -9.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,19 +15,19 @@ use crate::client::{Frame, frames};
 use crate::stage::{Stage, config, open};
 
 crate::trials!(
-    every_event_of_every_session_comes_once_and_in_order,
-    coming_back_at_any_place_shows_exactly_the_rest,
-    a_stream_shows_what_happens_in_sessions_that_are_made_later,
-    only_what_is_wanted_comes,
-    a_place_that_is_not_there_is_told,
-    the_feed_is_for_who_may_look,
-    a_restart_keeps_every_place,
-    sessions_of_another_process_are_there_too,
-    a_silent_feed_gives_signs_of_life,
-    who_comes_back_after_a_kill_misses_nothing_and_sees_nothing_twice,
+    feed_has_every_event_once_and_in_order,
+    feed_resumes_exactly_after_any_cursor,
+    feed_stream_includes_new_sessions,
+    feed_filters_are_applied,
+    unknown_cursor_is_reported,
+    feed_needs_the_read_scope,
+    cursors_survive_a_restart,
+    feed_includes_sessions_of_other_processes,
+    idle_feed_stream_sends_heartbeats,
+    feed_resumes_exactly_after_kills,
 );
 
-/// Three sessions with a few turns each.
+/// Creates three sessions with a few turns each.
 async fn crowd(stage: &Stage) {
     for id in ["a", "b", "c"] {
         stage.session(id).await;
@@ -40,7 +40,7 @@ async fn crowd(stage: &Stage) {
     }
 }
 
-/// All pages from `offset` on, `limit` events each, and where the last one ended.
+/// Returns the events of all pages after `offset`, and the last `nextOffset`.
 async fn pages(stage: &Stage, offset: &str, limit: usize, more: &str) -> (Vec<Value>, String) {
     let (mut all, mut offset) = (Vec::new(), offset.to_owned());
     loop {
@@ -57,7 +57,7 @@ async fn pages(stage: &Stage, offset: &str, limit: usize, more: &str) -> (Vec<Va
     }
 }
 
-/// Every session's events are there, from the first to the last, once and in order.
+/// Checks that all events of the sessions are there, once and in order.
 #[track_caller]
 fn check(events: &[Value], of: &[&str]) {
     let mut sequences: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
@@ -71,7 +71,7 @@ fn check(events: &[Value], of: &[&str]) {
     }
 }
 
-async fn every_event_of_every_session_comes_once_and_in_order() {
+async fn feed_has_every_event_once_and_in_order() {
     let stage = Stage::new();
     crowd(&stage).await;
     let (all, end) = pages(&stage, "", 1000, "").await;
@@ -86,7 +86,7 @@ async fn every_event_of_every_session_comes_once_and_in_order() {
     assert_eq!(pages(&stage, "now", 7, "").await.0, Vec::<Value>::new());
 }
 
-async fn coming_back_at_any_place_shows_exactly_the_rest() {
+async fn feed_resumes_exactly_after_any_cursor() {
     let stage = Stage::new();
     crowd(&stage).await;
     let count = pages(&stage, "", 1000, "").await.0.len();
@@ -99,7 +99,7 @@ async fn coming_back_at_any_place_shows_exactly_the_rest() {
     }
 }
 
-async fn a_stream_shows_what_happens_in_sessions_that_are_made_later() {
+async fn feed_stream_includes_new_sessions() {
     let stage = Stage::new();
     let client = stage.client.clone();
     let reader = tokio::spawn(async move { client.first_frames("/v1/events/sse?offset=now&kind=turn.ended", 6).await });
@@ -110,7 +110,7 @@ async fn a_stream_shows_what_happens_in_sessions_that_are_made_later() {
     assert_eq!(sessions, ["\"a\"", "\"a\"", "\"b\"", "\"b\"", "\"c\"", "\"c\""]);
 }
 
-async fn only_what_is_wanted_comes() {
+async fn feed_filters_are_applied() {
     let stage = Stage::new();
     crowd(&stage).await;
     let (all, _) = pages(&stage, "", 1000, "").await;
@@ -125,7 +125,7 @@ async fn only_what_is_wanted_comes() {
     assert_eq!(stage.client.get("/v1/events?session=a%2Fb").await.status, 400);
 }
 
-async fn a_place_that_is_not_there_is_told() {
+async fn unknown_cursor_is_reported() {
     let (stage, other) = (Stage::new(), Stage::new());
     crowd(&stage).await;
     crowd(&other).await;
@@ -134,12 +134,12 @@ async fn a_place_that_is_not_there_is_told() {
         let refused = stage.client.get(&format!("/v1/events?offset={offset}")).await;
         assert_eq!((refused.status, &refused.json()["code"]), (400, &"invalid_request".into()), "{offset}");
     }
-    let told = stage.client.first_frames(&format!("/v1/events/sse?offset={foreign}"), 2).await;
-    assert_eq!((told[0].event.as_str(), &told[0].json()["offset"]), ("stream.gap", &json!(foreign)));
-    assert_eq!(told[1].json()["sequence"], 1);
+    let returned = stage.client.first_frames(&format!("/v1/events/sse?offset={foreign}"), 2).await;
+    assert_eq!((returned[0].event.as_str(), &returned[0].json()["offset"]), ("stream.gap", &json!(foreign)));
+    assert_eq!(returned[1].json()["sequence"], 1);
 }
 
-async fn the_feed_is_for_who_may_look() {
+async fn feed_needs_the_read_scope() {
     use server::{AccessToken, AuthMode, ServerConfig, TokenScope};
     let tokens = vec![AccessToken::new("look", [TokenScope::Read]), AccessToken::new("drive", [TokenScope::Drive])];
     let stage = Stage::with(ServerConfig { auth: AuthMode::Tokens(tokens), ..config() });
@@ -150,7 +150,7 @@ async fn the_feed_is_for_who_may_look() {
     }
 }
 
-async fn a_restart_keeps_every_place() {
+async fn cursors_survive_a_restart() {
     let stage = Stage::new();
     crowd(&stage).await;
     let (before, _) = pages(&stage, "", 1000, "").await;
@@ -171,7 +171,7 @@ async fn a_restart_keeps_every_place() {
     assert!(!pages(&stage, &seen[before.len() - 1].token, 1000, "").await.0.is_empty());
 }
 
-async fn sessions_of_another_process_are_there_too() {
+async fn feed_includes_sessions_of_other_processes() {
     let stage = Stage::new();
     let other = open(stage.directory.path());
     let reader = {
@@ -186,15 +186,15 @@ async fn sessions_of_another_process_are_there_too() {
     check(&pages(&stage, "", 1000, "").await.0, &["elsewhere"]);
 }
 
-async fn a_silent_feed_gives_signs_of_life() {
+async fn idle_feed_stream_sends_heartbeats() {
     let stage = Stage::with(server::ServerConfig { heartbeat: Duration::from_millis(1), ..config() });
     let request = Request::get("/v1/events").header("host", "localhost").header("accept", "text/event-stream");
     let text = stage.client.first_text(request.body(Body::empty()).unwrap(), ": heartbeat").await;
     assert!(text.starts_with("retry: 2000\n"), "{text}");
 }
 
-/// Rounds of: come back with the last id, read while there is traffic, and then the server is killed.
-async fn who_comes_back_after_a_kill_misses_nothing_and_sees_nothing_twice() {
+/// In each round the client reconnects with its last id and reads, until the server is killed.
+async fn feed_resumes_exactly_after_kills() {
     const ROUNDS: usize = 12;
     let directory = tempfile::tempdir().unwrap();
     let mut seen: Vec<Frame> = Vec::new();
@@ -215,17 +215,17 @@ async fn who_comes_back_after_a_kill_misses_nothing_and_sees_nothing_twice() {
     assert!(!rest.is_empty(), "nothing was left behind by the last kill");
     let sessions = open(directory.path());
     sessions.recover().await.unwrap();
-    let mut told: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    let mut returned: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for frame in &seen {
         assert_ne!(frame.event, "stream.gap", "{}", frame.data);
-        told.entry(frame.json()["session_id"].as_str().unwrap().to_owned()).or_default().push(frame.json());
+        returned.entry(frame.json()["session_id"].as_str().unwrap().to_owned()).or_default().push(frame.json());
     }
-    assert!(told.len() > 3, "there was no traffic");
-    for (session, told) in told {
+    assert!(returned.len() > 3, "there was no traffic");
+    for (session, returned) in returned {
         let id = protocol::SessionId::new(session).unwrap();
-        let events = sessions.journal(&id).unwrap().after(0, told.len()).unwrap();
+        let events = sessions.journal(&id).unwrap().after(0, returned.len()).unwrap();
         let kept: Vec<Value> = events.iter().map(without_raw).collect();
-        assert_eq!(told, kept, "{id}: lost, doubled or out of order");
+        assert_eq!(returned, kept, "{id}: lost, doubled or out of order");
     }
 }
 
@@ -238,7 +238,7 @@ fn without_raw(event: &protocol::Event) -> Value {
 async fn make_traffic(socket: std::path::PathBuf, round: usize) {
     for number in 0.. {
         let session = format!("s{round}-{}", number % 2);
-        // Refused when it is there.
+        // Refused if the session exists.
         let _ = post(&socket, &format!("/v1/sessions/{session}"), r#"{"agent":"mock"}"#).await;
         let message = r#"{"message":"/slow 3","whenBusy":"refuse"}"#;
         if post(&socket, &format!("/v1/sessions/{session}/messages"), message).await.is_err() {
@@ -247,7 +247,7 @@ async fn make_traffic(socket: std::path::PathBuf, round: usize) {
     }
 }
 
-/// Reads at least `wanted` frames behind `last`, and whatever came with them.
+/// Reads at least `wanted` frames after `last`.
 async fn read_some(socket: &Path, last: &str, wanted: usize) -> Vec<Frame> {
     let mut stream = UnixStream::connect(socket).await.unwrap();
     let head = "GET /v1/events/sse HTTP/1.0\r\nhost: localhost";

@@ -1,28 +1,28 @@
-//! Files of a session's workspace over the API.
+//! Files in a session's workspace over the API.
 
 use axum::body::Body;
 use http::Request;
 use serde_json::json;
 
-use crate::client::Answer;
+use crate::client::ApiResponse;
 use crate::stage::Stage;
 
 crate::trials!(
-    a_file_is_written_read_moved_and_removed,
-    an_archive_is_unpacked_as_it_comes,
-    no_path_leads_out_of_the_workspace,
-    files_are_those_of_a_session_that_runs,
-    a_list_that_is_not_whole_says_so,
-    a_link_is_told_as_one_and_the_contract_still_knows_it,
+    file_can_be_written_read_moved_and_removed,
+    archive_stream_is_unpacked,
+    paths_cannot_leave_the_workspace,
+    files_need_a_running_session,
+    truncated_directory_list_has_a_header,
+    link_is_listed_as_a_special_file,
 );
 
-async fn call(stage: &Stage, method: &str, path: &str, body: impl Into<Body>) -> Answer {
+async fn call(stage: &Stage, method: &str, path: &str, body: impl Into<Body>) -> ApiResponse {
     let builder = Request::builder().method(method).uri(path).header("host", "localhost");
     let kind = if method == "POST" && path.contains("/move") { "application/json" } else { "application/octet-stream" };
     stage.client.call(builder.header("content-type", kind).body(body.into()).unwrap()).await
 }
 
-async fn a_file_is_written_read_moved_and_removed() {
+async fn file_can_be_written_read_moved_and_removed() {
     let stage = Stage::new();
     stage.session("s1").await;
     let at = |route: &str, path: &str| format!("/v1/fs/{route}?session_id=s1&path={path}");
@@ -50,7 +50,7 @@ async fn a_file_is_written_read_moved_and_removed() {
     assert_eq!((gone.status, &gone.json()["code"]), (404, &"file_not_found".into()));
 }
 
-async fn an_archive_is_unpacked_as_it_comes() {
+async fn archive_stream_is_unpacked() {
     let stage = Stage::new();
     stage.session("s1").await;
     let mut archive = tar::Builder::new(Vec::new());
@@ -69,11 +69,11 @@ async fn an_archive_is_unpacked_as_it_comes() {
     );
     let read = call(&stage, "GET", "/v1/fs/file?session_id=s1&path=in/deep/two.txt", "").await;
     assert_eq!(read.text(), "22");
-    let refused = call(&stage, "POST", path, "this is no archive, and long enough to be looked at as one").await;
+    let refused = call(&stage, "POST", path, "not an archive, but long enough to be parsed as one").await;
     assert_eq!((refused.status, &refused.json()["code"]), (422, &"archive_refused".into()));
 }
 
-async fn no_path_leads_out_of_the_workspace() {
+async fn paths_cannot_leave_the_workspace() {
     let stage = Stage::new();
     stage.session("s1").await;
     for path in ["/etc/passwd", "../../etc/passwd", "/workspace/../etc/passwd", "%2Fetc%2Fpasswd"] {
@@ -84,7 +84,7 @@ async fn no_path_leads_out_of_the_workspace() {
     }
 }
 
-async fn files_are_those_of_a_session_that_runs() {
+async fn files_need_a_running_session() {
     let stage = Stage::new();
     let status = async |path: &str| {
         let answer = call(&stage, "GET", path, "").await;
@@ -104,7 +104,7 @@ async fn files_are_those_of_a_session_that_runs() {
     assert_eq!(call(&stage, "GET", "/v1/fs/entries?session_id=s2", "").await.status, 200);
 }
 
-async fn a_list_that_is_not_whole_says_so() {
+async fn truncated_directory_list_has_a_header() {
     let stage = Stage::new();
     let workspace = stage.workspace();
     for number in 0..10_000 {
@@ -124,7 +124,7 @@ async fn a_list_that_is_not_whole_says_so() {
     );
 }
 
-async fn a_link_is_told_as_one_and_the_contract_still_knows_it() {
+async fn link_is_listed_as_a_special_file() {
     let stage = Stage::new();
     let workspace = stage.workspace();
     std::fs::create_dir(workspace.join("folder")).unwrap();
@@ -133,7 +133,7 @@ async fn a_link_is_told_as_one_and_the_contract_still_knows_it() {
     let body = json!({"agent": "mock", "directory": workspace}).to_string();
     assert_eq!(stage.client.post("/v1/sessions/s1", &body).await.status, 200);
     let listed = call(&stage, "GET", "/v1/fs/entries?session_id=s1&path=", "").await.json();
-    let told: Vec<_> = listed
+    let returned: Vec<_> = listed
         .as_array()
         .unwrap()
         .iter()
@@ -145,7 +145,7 @@ async fn a_link_is_told_as_one_and_the_contract_still_knows_it() {
         (&json!("inside"), &file, &link),
         (&json!("outside"), &file, &link),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(returned, expected);
     let through = call(&stage, "GET", "/v1/fs/file?session_id=s1&path=outside", "").await;
     assert_eq!((through.status, &through.json()["code"]), (400, &"file_outside_workspace".into()));
 }

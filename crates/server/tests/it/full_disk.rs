@@ -1,4 +1,4 @@
-//! A disk that is full: the call fails clearly, nothing is half written, and when there is room it goes on.
+//! A full disk: the call fails clearly, nothing is partly written, and it works again when there is space.
 
 use serde_json::Value;
 
@@ -6,17 +6,17 @@ use crate::child::{call, check_record, post, socket, start};
 use crate::stage::open;
 
 crate::trials!(
-    a_full_disk_is_told_and_outlived,
-    a_disk_that_fills_up_in_a_turn_ends_the_agent_not_the_session,
-    every_change_on_a_full_disk_is_told_as_what_it_is_and_can_be_made_later,
-    a_session_whose_end_is_on_record_has_ended_also_where_the_list_is_full,
+    full_disk_is_reported_and_recovered_from,
+    full_disk_during_a_turn_ends_the_agent_not_the_session,
+    every_change_on_a_full_disk_fails_clearly_and_can_be_retried,
+    recorded_end_counts_even_if_the_index_is_full,
 );
 
 fn problem(answer: &str) -> Value {
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
-async fn a_full_disk_is_told_and_outlived() {
+async fn full_disk_is_reported_and_recovered_from() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = start(directory.path()).await;
     let socket = socket(directory.path());
@@ -38,7 +38,7 @@ async fn a_full_disk_is_told_and_outlived() {
     check(directory.path()).await;
 }
 
-async fn a_disk_that_fills_up_in_a_turn_ends_the_agent_not_the_session() {
+async fn full_disk_during_a_turn_ends_the_agent_not_the_session() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = start(directory.path()).await;
     let socket = socket(directory.path());
@@ -46,7 +46,7 @@ async fn a_disk_that_fills_up_in_a_turn_ends_the_agent_not_the_session() {
     let flood = r#"{"message":"/flood 100000000"}"#;
     assert!(post(&socket, "/v1/sessions/s1/messages", flood).await.unwrap().contains("204"));
     server.limit_files(Some(1));
-    // Waits for whatever the actor is doing, then hears that there is no room.
+    // Waits for the actor, then fails because the disk is full.
     let refused = post(&socket, "/v1/sessions/s1/messages", r#"{"message":"/echo lost"}"#).await.unwrap();
     assert_eq!(problem(&refused)["code"], "disk_full");
     server.limit_files(None);
@@ -56,7 +56,7 @@ async fn a_disk_that_fills_up_in_a_turn_ends_the_agent_not_the_session() {
     check(directory.path()).await;
 }
 
-/// The record of `s1` is whole, and says that it broke off.
+/// Checks that the journal of `s1` is complete and records the interrupted turn.
 async fn check(directory: &std::path::Path) {
     let sessions = open(directory);
     sessions.recover().await.unwrap();
@@ -66,18 +66,18 @@ async fn check(directory: &std::path::Path) {
     assert!(events.iter().any(|event| event.draft.body.kind() == "session.recovered"));
 }
 
-/// Makes a session and says something; what it asks then, if it asks.
+/// Creates a session and sends a message; returns the id of the agent's request, if there is one.
 async fn session(socket: &std::path::Path, id: &str, text: &str) -> Option<String> {
-    let (status, said) = call(socket, "POST", &format!("/v1/sessions/{id}"), br#"{"agent":"mock"}"#).await;
-    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&said));
+    let (status, response) = call(socket, "POST", &format!("/v1/sessions/{id}"), br#"{"agent":"mock"}"#).await;
+    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&response));
     let body = serde_json::json!({"message": text}).to_string();
     call(socket, "POST", &format!("/v1/sessions/{id}/messages/stream"), body.as_bytes()).await;
     let (_, pending) = call(socket, "GET", &format!("/v1/sessions/{id}/pending"), b"").await;
-    let asked = &serde_json::from_slice::<Value>(&pending).unwrap()["pending"][0]["data"];
-    ["permission_id", "question_id"].iter().find_map(|name| asked[*name].as_str().map(str::to_owned))
+    let request = &serde_json::from_slice::<Value>(&pending).unwrap()["pending"][0]["data"];
+    ["permission_id", "question_id"].iter().find_map(|name| request[*name].as_str().map(str::to_owned))
 }
 
-async fn every_change_on_a_full_disk_is_told_as_what_it_is_and_can_be_made_later() {
+async fn every_change_on_a_full_disk_fails_clearly_and_can_be_retried() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path()).await;
     let socket = socket(directory.path());
@@ -112,42 +112,42 @@ async fn every_change_on_a_full_disk_is_told_as_what_it_is_and_can_be_made_later
     ];
     server.limit_files(Some(1));
     for (method, path, body) in &changes {
-        let (status, said) = call(&socket, method, path, body).await;
-        let said = String::from_utf8_lossy(&said);
-        let problem: Value = serde_json::from_str(&said).unwrap_or_default();
-        assert_eq!((status, &problem["code"]), (507, &"disk_full".into()), "{method} {path}: {said}");
-        assert_eq!(problem["hint"], "df -h", "{method} {path}: {said}");
+        let (status, response) = call(&socket, method, path, body).await;
+        let response = String::from_utf8_lossy(&response);
+        let problem: Value = serde_json::from_str(&response).unwrap_or_default();
+        assert_eq!((status, &problem["code"]), (507, &"disk_full".into()), "{method} {path}: {response}");
+        assert_eq!(problem["hint"], "df -h", "{method} {path}: {response}");
     }
     elsewhere.limit_files(Some(1));
-    let (status, said) = call(&there, "POST", "/v1/import", &bundle).await;
-    assert_eq!(status, 507, "{}", String::from_utf8_lossy(&said));
+    let (status, response) = call(&there, "POST", "/v1/import", &bundle).await;
+    assert_eq!(status, 507, "{}", String::from_utf8_lossy(&response));
     elsewhere.limit_files(None);
-    assert_eq!(call(&there, "POST", "/v1/import", &bundle).await.0, 200, "what failed has left something");
+    assert_eq!(call(&there, "POST", "/v1/import", &bundle).await.0, 200, "the failed import left data behind");
 
     server.limit_files(None);
     for (method, path, body) in &changes {
-        // What was asked is lost with its turn, and told so; everything else is done.
+        // The request is lost with its turn, which is reported; all other changes succeed.
         let lost = ["/permissions/", "/questions/"].iter().any(|part| path.contains(part));
-        let (status, said) = call(&socket, method, path, body).await;
+        let (status, response) = call(&socket, method, path, body).await;
         let expected = if lost { status == 409 } else { (200..300).contains(&status) };
-        assert!(expected, "{method} {path}: {status} {}", String::from_utf8_lossy(&said));
+        assert!(expected, "{method} {path}: {status} {}", String::from_utf8_lossy(&response));
     }
 }
 
-async fn a_session_whose_end_is_on_record_has_ended_also_where_the_list_is_full() {
+async fn recorded_end_counts_even_if_the_index_is_full() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path()).await;
     let socket = socket(directory.path());
     session(&socket, "s1", "/echo hi").await;
-    // The log of the list is the largest file by far: it cannot grow, and the journal still can.
+    // The log of the index is the largest file: it cannot grow, but the journal can.
     let data = std::fs::read_dir(directory.path().join("data")).unwrap().map(Result::unwrap);
     let logs = data.filter(|entry| entry.file_name().to_string_lossy().ends_with("-wal"));
     let list = logs.map(|entry| entry.metadata().unwrap().len()).min().unwrap();
     let journal = directory.path().join("data/trajectory/s1.jsonl").metadata().unwrap().len();
     assert!(journal + (8 << 10) < list, "{journal} {list}");
     server.limit_files(Some(list));
-    let (status, said) = call(&socket, "POST", "/v1/sessions/s1/terminate", b"").await;
-    assert_eq!(status, 204, "{}", String::from_utf8_lossy(&said));
+    let (status, response) = call(&socket, "POST", "/v1/sessions/s1/terminate", b"").await;
+    assert_eq!(status, 204, "{}", String::from_utf8_lossy(&response));
     let (_, events) = call(&socket, "GET", "/v1/sessions/s1/events", b"").await;
     assert!(String::from_utf8_lossy(&events).contains("session.ended"));
     let shown = async || {
@@ -156,7 +156,7 @@ async fn a_session_whose_end_is_on_record_has_ended_also_where_the_list_is_full(
         assert!(shown["eventCount"].as_u64().unwrap() > 3, "{shown}");
         shown["ended"].clone()
     };
-    assert_eq!(shown().await, true, "it is told to run while the list cannot be written");
+    assert_eq!(shown().await, true, "the session is listed as running while the index cannot be written");
     let late = call(&socket, "POST", "/v1/sessions/s1/messages", br#"{"message":"late"}"#).await;
     assert_eq!(late.0, 409, "{}", String::from_utf8_lossy(&late.1));
     server.limit_files(None);

@@ -1,4 +1,4 @@
-//! What was allowed for the rest of a session.
+//! Grants over the API.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use crate::client::request;
 use crate::stage::Stage;
 
-crate::trials!(always_covers_the_same_thing_and_nothing_else, a_grant_can_be_taken_back, a_grant_outlives_the_server);
+crate::trials!(always_covers_exactly_its_pattern, grant_can_be_revoked, grant_survives_a_restart);
 
-/// Sends a command to `s1`; the last event of its turn, or the one that asks.
+/// Sends a command to `s1` and returns the last event of its turn, or its request.
 pub(crate) async fn say(stage: &Stage, message: &str) -> Value {
     let body = json!({"message": message}).to_string();
     let answer = stage.client.post("/v1/sessions/s1/messages/stream", &body).await;
     answer.frames().last().unwrap().json()
 }
 
-/// Answers what was asked, and waits for the end of its turn.
+/// Answers a request and waits for the end of its turn.
 pub(crate) async fn reply(stage: &Stage, asked: &Value, reply: &str) {
     let id = asked["data"]["permission_id"].as_str().unwrap();
     let path = format!("/v1/sessions/s1/permissions/{id}/reply");
@@ -36,7 +36,7 @@ async fn grants(stage: &Stage) -> Vec<Value> {
     stage.client.get("/v1/sessions/s1/grants").await.json()["grants"].as_array().unwrap().clone()
 }
 
-async fn always_covers_the_same_thing_and_nothing_else() {
+async fn always_covers_exactly_its_pattern() {
     let stage = Stage::new();
     stage.session("s1").await;
     let asked = say(&stage, "/run echo one").await;
@@ -49,10 +49,10 @@ async fn always_covers_the_same_thing_and_nothing_else() {
     let other = say(&stage, "/run echo two").await;
     assert_eq!(other["type"], "permission.requested", "another command was allowed by it");
     reply(&stage, &other, "once").await;
-    assert_eq!(grants(&stage).await.len(), 1, "`once` is no grant");
+    assert_eq!(grants(&stage).await.len(), 1, "`once` created a grant");
 }
 
-async fn a_grant_can_be_taken_back() {
+async fn grant_can_be_revoked() {
     let stage = Stage::new();
     stage.session("s1").await;
     let asked = say(&stage, "/run echo one").await;
@@ -66,7 +66,7 @@ async fn a_grant_can_be_taken_back() {
     assert_eq!(say(&stage, "/run echo one").await["type"], "permission.requested");
 }
 
-async fn a_grant_outlives_the_server() {
+async fn grant_survives_a_restart() {
     let stage = Stage::new();
     stage.session("s1").await;
     let asked = say(&stage, "/run echo one").await;

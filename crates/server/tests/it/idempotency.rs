@@ -1,4 +1,4 @@
-//! A named request is done once: sent again, over a lost answer, after kill -9.
+//! Idempotency keys: a request runs once, also if its response is lost or the server is killed.
 
 use std::path::{Path, PathBuf};
 
@@ -8,20 +8,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use crate::child::{socket, start};
-use crate::client::{Answer, request};
+use crate::client::{ApiResponse, request};
 use crate::stage::{Stage, config};
 
 crate::trials!(
-    the_same_request_is_answered_the_same_and_done_once,
-    another_request_under_the_same_key_is_refused,
-    every_call_that_makes_or_changes_something_takes_a_key,
-    what_failed_may_be_tried_again_under_its_key,
-    a_key_belongs_to_who_sent_it,
-    a_body_that_its_route_refuses_is_not_kept_for_its_key,
-    of_many_at_once_one_is_done,
-    a_key_that_is_none_is_refused,
-    an_answer_survives_a_restart,
-    what_was_broken_off_by_a_kill_is_found_and_not_done_twice,
+    repeated_request_gets_the_same_response_and_runs_once,
+    different_request_with_the_same_key_is_refused,
+    every_post_accepts_a_key,
+    failed_request_can_be_repeated_with_its_key,
+    key_belongs_to_its_caller,
+    oversized_body_is_not_buffered_for_its_key,
+    one_of_many_concurrent_requests_runs,
+    invalid_key_is_refused,
+    stored_response_survives_a_restart,
+    request_interrupted_by_a_kill_runs_once,
 );
 
 fn keyed(path: &str, key: &str, body: &str) -> Request<axum::body::Body> {
@@ -30,11 +30,11 @@ fn keyed(path: &str, key: &str, body: &str) -> Request<axum::body::Body> {
     request
 }
 
-async fn send(stage: &Stage, path: &str, key: &str, body: &str) -> Answer {
+async fn send(stage: &Stage, path: &str, key: &str, body: &str) -> ApiResponse {
     stage.client.call(keyed(path, key, body)).await
 }
 
-fn replayed(answer: &Answer) -> bool {
+fn replayed(answer: &ApiResponse) -> bool {
     answer.headers.get("idempotency-replayed").is_some_and(|value| value == "true")
 }
 
@@ -44,14 +44,14 @@ async fn kinds(stage: &Stage, session: &str) -> Vec<String> {
     events.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn a_body_that_its_route_refuses_is_not_kept_for_its_key() {
+async fn oversized_body_is_not_buffered_for_its_key() {
     use axum::body::{Body, Bytes};
     use futures_util::stream;
 
     let stage = Stage::with(server::ServerConfig { message_bytes: 2 << 20, ..config() });
     stage.session("s1").await;
     for (path, most) in [("/v1/sessions/s1/fork", 1_usize << 20), ("/v1/sessions/s1/messages", 2 << 20)] {
-        // Without an end: who keeps it before looking at its length never comes to one.
+        // An endless body: buffering it without a limit would never end.
         let piece = Bytes::from(vec![b' '; 64 << 10]);
         let endless = stream::repeat_with(move || Ok::<_, std::io::Error>(piece.clone()));
         let mut request = keyed(path, "large", "{}");
@@ -62,7 +62,7 @@ async fn a_body_that_its_route_refuses_is_not_kept_for_its_key() {
     }
 }
 
-async fn the_same_request_is_answered_the_same_and_done_once() {
+async fn repeated_request_gets_the_same_response_and_runs_once() {
     let stage = Stage::new();
     let (path, body) = ("/v1/sessions/s1", r#"{"agent":"mock"}"#);
     let (first, second) = (send(&stage, path, "k1", body).await, send(&stage, path, "k1", body).await);
@@ -84,7 +84,7 @@ async fn the_same_request_is_answered_the_same_and_done_once() {
     assert_eq!(kinds(&stage, "s1").await.iter().filter(|kind| *kind == "turn.started").count(), 1);
 }
 
-async fn another_request_under_the_same_key_is_refused() {
+async fn different_request_with_the_same_key_is_refused() {
     let stage = Stage::new();
     assert_eq!(send(&stage, "/v1/sessions/s1", "k", r#"{"agent":"mock"}"#).await.status, 200);
     for (path, body) in [
@@ -100,7 +100,7 @@ async fn another_request_under_the_same_key_is_refused() {
     assert!(!kinds(&stage, "s1").await.contains(&"turn.started".to_owned()));
 }
 
-async fn every_call_that_makes_or_changes_something_takes_a_key() {
+async fn every_post_accepts_a_key() {
     let stage = Stage::new();
     let document = stage.client.get("/openapi.json").await.json();
     let mut count = 0;
@@ -109,7 +109,7 @@ async fn every_call_that_makes_or_changes_something_takes_a_key() {
         let parameters: Vec<&Value> = operation["parameters"].as_array().into_iter().flatten().collect();
         let named = parameters.iter().filter(|parameter| parameter["name"] == "Idempotency-Key").count();
         assert_eq!(named, 1, "{path}");
-        // The key is looked at before anything else is: nothing has to exist for that.
+        // The key is checked first, so the session does not have to exist.
         let path = path.replace("{session_id}", "s1").replace("{permission_id}", "p").replace("{question_id}", "q");
         let path = path.replace("{agent}", "mock");
         let key = format!("key{count}");
@@ -121,7 +121,7 @@ async fn every_call_that_makes_or_changes_something_takes_a_key() {
     assert!(count > 15, "there are only {count}");
 }
 
-async fn what_failed_may_be_tried_again_under_its_key() {
+async fn failed_request_can_be_repeated_with_its_key() {
     let stage = Stage::new();
     let message = r#"{"message":"hello"}"#;
     assert_eq!(send(&stage, "/v1/sessions/s1/messages", "k", message).await.status, 404);
@@ -130,7 +130,7 @@ async fn what_failed_may_be_tried_again_under_its_key() {
     assert!(replayed(&send(&stage, "/v1/sessions/s1/messages", "k", message).await));
 }
 
-async fn a_key_belongs_to_who_sent_it() {
+async fn key_belongs_to_its_caller() {
     use server::{AccessToken, AuthMode, ServerConfig, TokenScope};
     let stage = Stage::with(ServerConfig {
         auth: AuthMode::Tokens(vec![AccessToken::new("a", [TokenScope::Admin])]),
@@ -140,10 +140,10 @@ async fn a_key_belongs_to_who_sent_it() {
     assert_eq!(refused.status, 401);
     let mut allowed = keyed("/v1/sessions/s1", "k", r#"{"agent":"mock","title":"mine"}"#);
     allowed.headers_mut().insert("authorization", "Bearer a".parse().unwrap());
-    assert_eq!(stage.client.call(allowed).await.status, 200, "who was not let in has taken the key");
+    assert_eq!(stage.client.call(allowed).await.status, 200, "an unauthorized caller used up the key");
 }
 
-async fn of_many_at_once_one_is_done() {
+async fn one_of_many_concurrent_requests_runs() {
     let stage = Stage::new();
     stage.session("s1").await;
     let sends = (0..16).map(|_| {
@@ -158,7 +158,7 @@ async fn of_many_at_once_one_is_done() {
     assert_eq!(stage.client.get("/v1/sessions").await.json()["sessions"].as_array().unwrap().len(), 2);
 }
 
-async fn a_key_that_is_none_is_refused() {
+async fn invalid_key_is_refused() {
     let stage = Stage::new();
     for key in ["", " ", &"x".repeat(256)] {
         let refused = send(&stage, "/v1/sessions/s1", key, r#"{"agent":"mock"}"#).await;
@@ -166,7 +166,7 @@ async fn a_key_that_is_none_is_refused() {
     }
 }
 
-async fn an_answer_survives_a_restart() {
+async fn stored_response_survives_a_restart() {
     let stage = Stage::new();
     let body = r#"{"agent":"mock"}"#;
     let first = send(&stage, "/v1/sessions/s1", "k", body).await;
@@ -177,7 +177,7 @@ async fn an_answer_survives_a_restart() {
     assert_eq!(send(&stage, "/v1/sessions/s1", "k", r#"{"agent":"claude"}"#).await.status, 422);
 }
 
-/// A request that carries its key.
+/// A request with an idempotency key.
 #[derive(Clone)]
 struct Keyed {
     path: &'static str,
@@ -186,7 +186,7 @@ struct Keyed {
 }
 
 impl Keyed {
-    /// Sends it to the server of `directory`; the whole answer.
+    /// Sends it to the server of `directory` and returns the complete response.
     async fn send(self, directory: PathBuf) -> std::io::Result<String> {
         let Self { path, key, body } = self;
         let mut stream = UnixStream::connect(socket(&directory)).await?;
@@ -198,7 +198,7 @@ impl Keyed {
         Ok(answer)
     }
 
-    /// Sends it twice: it is done now, if it was not before, and the second time is told from the record.
+    /// Sends it twice: the first makes sure that it ran, the second must get the stored response.
     async fn settle(self, directory: &Path) -> Value {
         let first = self.clone().send(directory.to_owned()).await.unwrap();
         let second = self.clone().send(directory.to_owned()).await.unwrap();
@@ -208,8 +208,8 @@ impl Keyed {
     }
 }
 
-/// The server is killed at many points of a request; sent again to the next server, it succeeds, and is done once.
-async fn what_was_broken_off_by_a_kill_is_found_and_not_done_twice() {
+/// The server is killed at many points of a request. Sent again to the next server, the request succeeds and has run once.
+async fn request_interrupted_by_a_kill_runs_once() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = start(directory.path()).await;
     let parent =
@@ -221,7 +221,7 @@ async fn what_was_broken_off_by_a_kill_is_found_and_not_done_twice() {
         let body = json!({"message": format!("/echo {round}")}).to_string();
         let message = Keyed { path: "/v1/sessions/parent/messages", key: format!("message{round}"), body };
         let calls = [&fork, &message].map(|call| tokio::spawn(call.clone().send(directory.path().to_owned())));
-        // At any point of them, also before and after.
+        // At any point of the requests, also before and after them.
         tokio::time::sleep(std::time::Duration::from_micros(round * 1700)).await;
         server.kill();
         for call in calls {
@@ -238,7 +238,7 @@ async fn what_was_broken_off_by_a_kill_is_found_and_not_done_twice() {
     check_each_once(&stage, forks).await;
 }
 
-/// The sessions are `expected`, and no message was taken twice.
+/// Checks that the sessions are `expected` and no message was accepted twice.
 async fn check_each_once(stage: &Stage, mut expected: Vec<String>) {
     let list = stage.client.get("/v1/sessions").await.json();
     let listed = list["sessions"].as_array().unwrap().iter();

@@ -1,4 +1,4 @@
-//! kill -9 at any moment, with traffic: what a client was told is there afterwards, and nothing is doubled.
+//! kill -9 at any moment under load: acknowledged data survives, and nothing is duplicated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -18,53 +18,56 @@ use crate::client::{Frame, frames};
 use crate::stage::open;
 
 pub(crate) fn trials() -> Vec<libtest_mimic::Trial> {
-    let test = whatever_was_told_survives_two_hundred_kills;
-    vec![crate::trial_within(Duration::from_secs(600), "whatever_was_told_survives_two_hundred_kills", test)]
+    let test = acknowledged_data_survives_two_hundred_kills;
+    vec![crate::trial_within(Duration::from_secs(600), "acknowledged_data_survives_two_hundred_kills", test)]
 }
 
 const ROUNDS: u64 = 200;
 
-/// Waiting for more steps than this means that there is no traffic.
+/// A longer wait means that the clients are stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What clients were told, over all rounds.
+/// The data that clients got, over all rounds.
 #[derive(Default)]
-struct Told {
+struct Acknowledged {
     events: BTreeMap<String, Vec<Frame>>,
     answers: Vec<(String, String)>,
 }
 
-async fn whatever_was_told_survives_two_hundred_kills() {
+async fn acknowledged_data_survives_two_hundred_kills() {
     let directory = tempfile::tempdir().unwrap();
-    let told = Arc::new(Mutex::new(Told::default()));
+    let acknowledged = Arc::new(Mutex::new(Acknowledged::default()));
     for round in 0..ROUNDS {
         let mut server = start(directory.path()).await;
-        let witness =
-            Witness { socket: socket(directory.path()), told: told.clone(), steps: Arc::new(Semaphore::new(0)) };
+        let witness = Witness {
+            socket: socket(directory.path()),
+            acknowledged: acknowledged.clone(),
+            steps: Arc::new(Semaphore::new(0)),
+        };
         let clients = [
             tokio::spawn(witness.clone().talk(format!("talk{}", round / 10))),
             tokio::spawn(witness.clone().talk(format!("fresh{round}"))),
             tokio::spawn(witness.clone().ask(format!("ask{}", round / 10))),
         ];
-        // After so many steps of the clients, however fast the machine is, and at any point between two of them.
+        // After a number of client steps, so that the speed of the machine does not matter.
         let steps = u32::try_from(round * 7919 % 60).unwrap();
         let Ok(permits) = tokio::time::timeout(PATIENCE, witness.steps.acquire_many(steps)).await else {
             let left = witness.steps.available_permits();
             let asked = witness.look(&format!("ask{}", round / 10)).await;
-            panic!("round {round}: {left} of {steps} steps, and then no traffic; who asks: {asked:#?}");
+            panic!("round {round}: {left} of {steps} steps, then no traffic; asking session: {asked:#?}");
         };
         permits.unwrap().forget();
         tokio::time::sleep(Duration::from_micros(round * 104_729 % 3000)).await;
         server.kill();
         drop(witness);
         for client in clients {
-            // A call that broke off is what this is about.
+            // Interrupted calls are expected.
             let _ = client.await.unwrap();
         }
     }
     let sessions = open(directory.path());
     sessions.recover().await.unwrap();
-    let told = Arc::into_inner(told).unwrap().into_inner().unwrap();
+    let acknowledged = Arc::into_inner(acknowledged).unwrap().into_inner().unwrap();
     let data = DataDir::open(directory.path().join("data")).unwrap();
     let mut records = HashMap::new();
     for info in sessions.list(None, usize::MAX).unwrap().sessions {
@@ -73,14 +76,14 @@ async fn whatever_was_told_survives_two_hundred_kills() {
         check_record(&info.session_id, &events);
         records.insert(info.session_id.to_string(), events);
     }
-    check_told(&told, &records);
+    check_acknowledged(&acknowledged, &records);
 }
 
-/// Everything that was told is on record, as it was told.
+/// Checks that everything that clients got is in the journals.
 #[track_caller]
-fn check_told(told: &Told, records: &HashMap<String, Vec<Event>>) {
-    assert!(told.events.values().map(Vec::len).sum::<usize>() > 1000, "there was no traffic");
-    for (session, frames) in &told.events {
+fn check_acknowledged(acknowledged: &Acknowledged, records: &HashMap<String, Vec<Event>>) {
+    assert!(acknowledged.events.values().map(Vec::len).sum::<usize>() > 1000, "there was no traffic");
+    for (session, frames) in &acknowledged.events {
         for frame in frames {
             let number = usize::try_from(frame.id.unwrap()).unwrap();
             let kept = records[session].get(number - 1).unwrap_or_else(|| panic!("{session}: {number} is gone"));
@@ -89,8 +92,8 @@ fn check_told(told: &Told, records: &HashMap<String, Vec<Event>>) {
             assert_eq!(frame.json(), kept, "{session}: {number} has changed");
         }
     }
-    assert!(told.answers.len() > 10, "nothing was answered");
-    for (session, permission) in &told.answers {
+    assert!(acknowledged.answers.len() > 10, "nothing was answered");
+    for (session, permission) in &acknowledged.answers {
         let accepted = records[session].iter().filter(|event| match &event.draft.body {
             EventBody::PermissionResolved(resolved) => {
                 resolved.permission_id.as_str() == permission && resolved.status == PermissionStatus::Accept
@@ -101,16 +104,16 @@ fn check_told(told: &Told, records: &HashMap<String, Vec<Event>>) {
     }
 }
 
-/// A client that remembers what it was told.
+/// A client that remembers the data it got.
 #[derive(Clone)]
 struct Witness {
     socket: PathBuf,
-    told: Arc<Mutex<Told>>,
+    acknowledged: Arc<Mutex<Acknowledged>>,
     steps: Arc<Semaphore>,
 }
 
 impl Witness {
-    /// Makes a session if it is not there, says something, and reads along.
+    /// Creates a session if needed, sends a message and reads the events.
     async fn talk(self, session: String) -> io::Result<()> {
         let session = self.create(session).await?;
         let reader = tokio::spawn(self.clone().read_along(session.clone()));
@@ -121,11 +124,11 @@ impl Witness {
         reader.await.unwrap()
     }
 
-    /// Makes the agent ask, and answers.
+    /// Makes the agent ask, and answers its request.
     async fn ask(self, session: String) -> io::Result<()> {
         let session = self.create(session).await?;
         let stream = format!("/v1/sessions/{session}/messages/stream");
-        // Not queued: after a restart such a message would ask where nobody of us reads along.
+        // Not queued: after a restart a queued message would ask when no client reads.
         let message = r#"{"message":"/permission","whenBusy":"refuse"}"#;
         loop {
             let frames = frames(&self.post(&stream, message).await?);
@@ -133,26 +136,26 @@ impl Witness {
             let asked = asked.map(|asked| asked.json()["data"].clone());
             let pending = match asked {
                 Some(asked) => vec![asked],
-                // Refused, for a turn is running: one that was taken just before the kill, and began after it.
+                // Refused because a turn is running that was accepted before the kill and started after it.
                 None => self.pending(&session).await?,
             };
             for asked in pending {
                 let permission = asked["permission_id"].as_str().unwrap().to_owned();
                 let path = format!("/v1/sessions/{session}/permissions/{permission}/reply");
                 if self.post(&path, r#"{"reply":"once"}"#).await?.starts_with("HTTP/1.0 204") {
-                    self.told.lock().unwrap().answers.push((session.clone(), permission));
+                    self.acknowledged.lock().unwrap().answers.push((session.clone(), permission));
                 }
             }
         }
     }
 
-    /// What a session waits for.
+    /// Returns the open requests of a session.
     async fn pending(&self, session: &str) -> io::Result<Vec<Value>> {
         let list = self.get(&format!("/v1/sessions/{session}/pending")).await?;
         Ok(list["pending"].as_array().into_iter().flatten().map(|asked| asked["data"].clone()).collect())
     }
 
-    /// How a session stands: for whoever must find out why it does.
+    /// Returns the state of a session, for diagnosing a failed test.
     async fn look(&self, session: &str) -> Vec<io::Result<Value>> {
         let path = format!("/v1/sessions/{session}");
         let mut seen = Vec::new();
@@ -171,8 +174,8 @@ impl Witness {
         Ok(serde_json::from_str(body).unwrap_or_default())
     }
 
-    /// Makes a session if it is not there. One that was killed while it was being made has ended, and another takes
-    /// its place; its id.
+    /// Creates a session if needed and returns its id. A session that was killed while it was created has ended, so
+    /// another one replaces it.
     async fn create(&self, mut session: String) -> io::Result<String> {
         loop {
             let answer = self.post(&format!("/v1/sessions/{session}"), r#"{"agent":"mock"}"#).await?;
@@ -189,18 +192,18 @@ impl Witness {
         }
     }
 
-    /// Reads a session's events from the first, and notes them.
+    /// Reads and remembers a session's events from the first one.
     async fn read_along(self, session: String) -> io::Result<()> {
         let mut stream = UnixStream::connect(&self.socket).await?;
         let request = format!("GET /v1/sessions/{session}/events/sse HTTP/1.0\r\nhost: localhost\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut text = Vec::new();
-        // Killed, the server's end of the stream goes away; what came before counts.
+        // The stream breaks when the server is killed; the events before that count.
         while stream.read_buf(&mut text).await.is_ok_and(|count| count > 0) {
             self.steps.add_permits(1);
         }
         let seen = frames(&String::from_utf8_lossy(&text));
-        self.told.lock().unwrap().events.entry(session).or_default().extend(seen);
+        self.acknowledged.lock().unwrap().events.entry(session).or_default().extend(seen);
         Ok(())
     }
 

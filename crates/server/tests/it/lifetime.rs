@@ -1,4 +1,4 @@
-//! What becomes of sessions: forked, deleted, taken out and in again.
+//! Fork, deletion, export and import of sessions.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -10,43 +10,43 @@ use http::{Method, Request};
 use serde_json::{Value, json};
 use store::{DataDir, SessionIndex, SessionOutcome, SystemClock};
 
-use crate::client::{Answer, request};
+use crate::client::{ApiResponse, request};
 use crate::stage::Stage;
 
 crate::trials!(
-    a_deleted_session_is_gone_and_its_id_stays_taken,
-    a_fork_goes_on_beside_the_other,
-    of_a_session_that_has_ended_there_is_no_fork,
-    a_bundle_holds_everything_and_can_be_taken_in_elsewhere,
-    what_a_bundle_tells_of_its_session_is_kept,
-    a_session_that_was_deleted_comes_back_under_another_id,
-    a_bundle_that_was_changed_is_refused,
-    a_bundle_that_contradicts_itself_is_refused,
-    an_import_that_was_killed_can_be_made_again,
-    what_a_session_may_do_is_told,
-    a_message_sent_twice_under_one_key_is_taken_once,
+    deleted_session_is_gone_and_its_id_is_not_reused,
+    fork_continues_independently,
+    ended_session_cannot_be_forked,
+    bundle_is_complete_and_can_be_imported,
+    import_keeps_the_metadata_of_the_session,
+    deleted_session_can_be_imported_with_another_id,
+    changed_bundle_is_refused,
+    inconsistent_bundle_is_refused,
+    interrupted_import_can_be_repeated,
+    policy_of_a_session_is_returned,
+    message_with_a_repeated_key_is_accepted_once,
 );
 
-async fn delete(stage: &Stage, path: &str) -> Answer {
+async fn delete(stage: &Stage, path: &str) -> ApiResponse {
     stage.client.call(request(Method::DELETE, path, "")).await
 }
 
-async fn import(stage: &Stage, bundle: Vec<u8>) -> Answer {
+async fn import(stage: &Stage, bundle: Vec<u8>) -> ApiResponse {
     import_to(stage, "/v1/import", bundle).await
 }
 
-async fn import_to(stage: &Stage, path: &str, bundle: Vec<u8>) -> Answer {
+async fn import_to(stage: &Stage, path: &str, bundle: Vec<u8>) -> ApiResponse {
     let request = Request::post(path).header("host", "localhost").body(Body::from(bundle)).unwrap();
     stage.client.call(request).await
 }
 
-async fn an_import_that_was_killed_can_be_made_again() {
+async fn interrupted_import_can_be_repeated() {
     let stage = Stage::new();
     stage.session("s1").await;
     stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"hello"}"#).await;
     let bundle = stage.client.get("/v1/sessions/s1/export").await.body.to_vec();
     let elsewhere = Stage::new();
-    // What is there between the two steps of an import: the journal, and no entry.
+    // The state between the two steps of an import: a journal without an index entry.
     let journal = elsewhere.directory.path().join("data/trajectory/s1.jsonl");
     std::fs::copy(stage.directory.path().join("data/trajectory/s1.jsonl"), &journal).unwrap();
     assert_eq!(elsewhere.client.get("/v1/sessions/s1").await.status, 404);
@@ -55,14 +55,14 @@ async fn an_import_that_was_killed_can_be_made_again() {
     let events = elsewhere.client.get("/v1/sessions/s1/events").await.json();
     assert_eq!(events["events"].as_array().unwrap().last().unwrap()["type"], "session.ended");
     assert_eq!(import(&elsewhere, bundle).await.status, 409);
-    // Or one takes the id who has nothing to do with it.
+    // Or another session takes the id.
     let left = elsewhere.directory.path().join("data/imported/s2");
     std::fs::create_dir_all(&left).unwrap();
     elsewhere.session("s2").await;
     assert!(!left.exists(), "a new session is taken for one from a bundle");
 }
 
-async fn a_deleted_session_is_gone_and_its_id_stays_taken() {
+async fn deleted_session_is_gone_and_its_id_is_not_reused() {
     let stage = Stage::new();
     stage.session("s1").await;
     stage.session("s2").await;
@@ -80,7 +80,7 @@ async fn a_deleted_session_is_gone_and_its_id_stays_taken() {
     assert!(left.iter().all(|entry| !entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("s1")));
 }
 
-async fn a_fork_goes_on_beside_the_other() {
+async fn fork_continues_independently() {
     let stage = Stage::new();
     stage.session("s1").await;
     stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"hello"}"#).await;
@@ -97,7 +97,7 @@ async fn a_fork_goes_on_beside_the_other() {
     assert_eq!(stage.client.post("/v1/sessions/s1/fork", "").await.status, 200);
 }
 
-async fn of_a_session_that_has_ended_there_is_no_fork() {
+async fn ended_session_cannot_be_forked() {
     let stage = Stage::new();
     stage.session("s1").await;
     stage.client.post("/v1/sessions/s1/terminate", "").await;
@@ -105,7 +105,7 @@ async fn of_a_session_that_has_ended_there_is_no_fork() {
     assert_eq!((refused.status, &refused.json()["code"]), (409, &"session_ended".into()));
 }
 
-async fn a_bundle_holds_everything_and_can_be_taken_in_elsewhere() {
+async fn bundle_is_complete_and_can_be_imported() {
     let (stage, other) = (Stage::new(), Stage::new());
     stage.session("s1").await;
     stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"/ask hello"}"#).await;
@@ -131,7 +131,7 @@ async fn a_bundle_holds_everything_and_can_be_taken_in_elsewhere() {
     assert_eq!(import(&stage, bundle.body.to_vec()).await.status, 409);
 }
 
-/// The files of a bundle, by name.
+/// The files of a bundle by name.
 type Files = BTreeMap<String, Vec<u8>>;
 
 fn unpacked(bundle: &[u8]) -> Files {
@@ -155,7 +155,7 @@ fn packed(files: &Files) -> Vec<u8> {
     archive.into_inner().unwrap()
 }
 
-/// Writes the manifest as if the files had been so from the beginning.
+/// Rewrites the manifest for the changed files.
 fn vouch(files: &mut Files) {
     files.remove("manifest.json");
     let hashes: BTreeMap<_, _> = files.iter().map(|(name, bytes)| (name, Digest::of(bytes).to_string())).collect();
@@ -175,7 +175,7 @@ fn cut_last_line(files: &mut Files) {
     journal.truncate(end + 1);
 }
 
-/// What a sandbox with a layer would have left: one new file.
+/// Adds a change set with one new file, as an overlay sandbox would.
 fn plant_changes(stage: &Stage, session: &str) {
     let folder = stage.directory.path().join("data/changes").join(session);
     std::fs::create_dir_all(folder.join("contents")).unwrap();
@@ -187,14 +187,14 @@ fn plant_changes(stage: &Stage, session: &str) {
     std::fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
 }
 
-/// How the list of sessions says that `s1` ended.
+/// Returns the outcome of `s1` in the index.
 fn outcome(stage: &Stage) -> Option<&'static str> {
     let data = DataDir::open(stage.directory.path().join("data")).unwrap();
     let index = SessionIndex::open(&data, Arc::new(SystemClock)).unwrap();
     index.get(&"s1".parse().unwrap()).unwrap().outcome.map(SessionOutcome::as_str)
 }
 
-async fn what_a_bundle_tells_of_its_session_is_kept() {
+async fn import_keeps_the_metadata_of_the_session() {
     let (stage, other) = (Stage::new(), Stage::new());
     let made = json!({"agent": "mock", "directory": stage.workspace(), "title": "A title"}).to_string();
     assert_eq!(stage.client.post("/v1/sessions/s1", &made).await.status, 200);
@@ -202,7 +202,7 @@ async fn what_a_bundle_tells_of_its_session_is_kept() {
     stage.client.post("/v1/sessions/s1/terminate", "").await;
     plant_changes(&stage, "s1");
     let mut files = unpacked(&stage.client.get("/v1/sessions/s1/export").await.body);
-    // A time that is not now, and an end that is not the usual one.
+    // A time in the past, and an unusual end.
     let mut session: Value = serde_json::from_slice(&files["session.json"]).unwrap();
     session["createdAt"] = json!(1_000_000);
     session["nativeSessionId"] = json!("of-the-agent");
@@ -233,7 +233,7 @@ async fn what_a_bundle_tells_of_its_session_is_kept() {
     assert!(!other.directory.path().join("data/imported/s1").exists());
 }
 
-async fn a_session_that_was_deleted_comes_back_under_another_id() {
+async fn deleted_session_can_be_imported_with_another_id() {
     let stage = Stage::new();
     stage.session("s1").await;
     stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"/ask hello"}"#).await;
@@ -258,10 +258,10 @@ async fn a_session_that_was_deleted_comes_back_under_another_id() {
     let played = stage.client.post("/v1/sessions/s2/replay", "").await;
     assert_eq!((played.status, &played.json()["same"]), (200, &json!(true)), "{}", played.text());
     let copy = stage.client.get("/v1/sessions/s2/export").await.body.to_vec();
-    assert_eq!(import(&Stage::new(), copy).await.status, 200, "what was taken in cannot be taken out");
+    assert_eq!(import(&Stage::new(), copy).await.status, 200, "an imported session cannot be exported");
 }
 
-async fn a_bundle_that_contradicts_itself_is_refused() {
+async fn inconsistent_bundle_is_refused() {
     let (stage, other) = (Stage::new(), Stage::new());
     stage.session("s1").await;
     let whole = unpacked(&stage.client.get("/v1/sessions/s1/export").await.body);
@@ -293,15 +293,15 @@ async fn a_bundle_that_contradicts_itself_is_refused() {
     assert_eq!(import(&other, packed(&whole)).await.status, 200);
 }
 
-async fn a_bundle_that_was_changed_is_refused() {
+async fn changed_bundle_is_refused() {
     let (stage, other) = (Stage::new(), Stage::new());
     stage.session("s1").await;
     let bundle = stage.client.get("/v1/sessions/s1/export").await.body.to_vec();
-    // The hash of a line is in the line after it.
+    // The hash of a line is in the next line.
     let changed = String::from_utf8_lossy(&bundle).replace("policy.effective", "policy.defective").into_bytes();
     assert_eq!(changed.len(), bundle.len());
     let mut all_bad = vec![changed, b"no tar at all".to_vec(), Vec::new(), bundle[..bundle.len() / 2].to_vec()];
-    // Also where it is cut between two files, or in the middle of what ends it.
+    // Also if it is cut between two files or in the end marker.
     all_bad.extend((512..bundle.len()).step_by(512).map(|end| bundle[..end].to_vec()));
     for bad in all_bad {
         let refused = import(&other, bad).await;
@@ -310,7 +310,7 @@ async fn a_bundle_that_was_changed_is_refused() {
     assert_eq!(other.client.get("/v1/sessions").await.json()["sessions"], json!([]));
 }
 
-async fn what_a_session_may_do_is_told() {
+async fn policy_of_a_session_is_returned() {
     let stage = Stage::new();
     stage.session("s1").await;
     let policy = stage.client.get("/v1/sessions/s1/policy").await.json();
@@ -318,7 +318,7 @@ async fn what_a_session_may_do_is_told() {
     assert!(!policy["keys"].is_null());
 }
 
-async fn a_message_sent_twice_under_one_key_is_taken_once() {
+async fn message_with_a_repeated_key_is_accepted_once() {
     let stage = Stage::new();
     stage.session("s1").await;
     let send = || async {

@@ -1,6 +1,6 @@
-//! The API at its boundary: requests in, answers out, over a router and over real sockets.
+//! Tests of the API, over a router and over real sockets.
 //!
-//! The test binary is the agent's program as well: started with `__agent mock` it is the mock agent, and with
+//! The test binary is also the agent's program: with `__agent mock` it is the mock agent, and with
 //! `__serve` a server that can be killed.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -79,12 +79,12 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.into_iter().flatten().collect()).exit_code()
 }
 
-/// Runs `test` to its end, or fails when it hangs.
+/// Runs `test`; fails after 60 seconds.
 fn trial<F: Future<Output = ()>>(name: &'static str, test: impl FnOnce() -> F + Send + 'static) -> Trial {
     trial_within(Duration::from_secs(60), name, test)
 }
 
-/// The same, for a test that takes its time.
+/// Runs a slow `test` with its own limit.
 fn trial_within<F: Future<Output = ()>>(
     bound: Duration,
     name: &'static str,
@@ -97,7 +97,7 @@ fn trial_within<F: Future<Output = ()>>(
     })
 }
 
-/// A trial for each function, under its own name.
+/// Defines one trial for each function, with the function's name.
 #[macro_export]
 macro_rules! trials {
     ($($test:ident),* $(,)?) => {

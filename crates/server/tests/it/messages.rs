@@ -6,13 +6,13 @@ use crate::client::Frame;
 use crate::stage::Stage;
 
 crate::trials!(
-    the_stream_of_a_message_is_its_turn,
-    the_stream_ends_where_a_person_must_look,
-    a_second_message_waits_and_its_stream_with_it,
-    a_second_message_can_be_refused,
-    the_same_message_twice_is_one_turn,
-    an_interrupt_ends_the_turn,
-    the_stream_ends_with_the_session,
+    message_stream_contains_its_turn,
+    message_stream_ends_when_a_person_is_needed,
+    second_message_and_its_stream_wait,
+    second_message_can_be_refused,
+    repeated_message_is_one_turn,
+    interrupt_ends_the_turn,
+    message_stream_ends_with_the_session,
 );
 
 async fn stream(stage: &Stage, text: &str) -> Vec<Frame> {
@@ -26,7 +26,7 @@ fn kinds(frames: &[Frame]) -> Vec<&str> {
     frames.iter().map(|frame| frame.event.as_str()).collect()
 }
 
-async fn the_stream_of_a_message_is_its_turn() {
+async fn message_stream_contains_its_turn() {
     let stage = Stage::new();
     stage.session("s1").await;
     let frames = stream(&stage, "/echo hello").await;
@@ -37,7 +37,7 @@ async fn the_stream_of_a_message_is_its_turn() {
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
 }
 
-async fn the_stream_ends_where_a_person_must_look() {
+async fn message_stream_ends_when_a_person_is_needed() {
     let stage = Stage::new();
     for (command, last) in
         [("/permission", "permission.requested"), ("/question", "question.requested"), ("/error", "error")]
@@ -50,7 +50,7 @@ async fn the_stream_ends_where_a_person_must_look() {
     }
 }
 
-async fn a_second_message_waits_and_its_stream_with_it() {
+async fn second_message_and_its_stream_wait() {
     let stage = Stage::new();
     stage.session("s1").await;
     stage.send("s1", "/slow 3").await;
@@ -64,7 +64,7 @@ async fn a_second_message_waits_and_its_stream_with_it() {
     assert!(order.contains(&"message.queued"));
 }
 
-async fn a_second_message_can_be_refused() {
+async fn second_message_can_be_refused() {
     let stage = Stage::new();
     stage.session("s1").await;
     stage.send("s1", "/slow 1000").await;
@@ -73,7 +73,7 @@ async fn a_second_message_can_be_refused() {
     assert_eq!((refused.status, &refused.json()["code"]), (409, &"turn_running".into()));
 }
 
-async fn the_same_message_twice_is_one_turn() {
+async fn repeated_message_is_one_turn() {
     let stage = Stage::new();
     stage.session("s1").await;
     let body = r#"{"message":"/echo once","clientMessageId":"m1"}"#;
@@ -81,7 +81,7 @@ async fn the_same_message_twice_is_one_turn() {
     let again = stage.client.post("/v1/sessions/s1/messages", body).await;
     assert_eq!((first.status, again.status), (204, 204));
     assert_eq!(first.headers["x-viv-turn-id"], again.headers["x-viv-turn-id"]);
-    // A name is for one message: what says something else is told so, and not dropped.
+    // A different message with the same id is refused, not dropped.
     for body in [
         r#"{"message":"/echo twice","clientMessageId":"m1"}"#,
         r#"{"message":"/echo once","clientMessageId":"m1","attachments":[{"path":"a.md"}]}"#,
@@ -96,7 +96,7 @@ async fn the_same_message_twice_is_one_turn() {
     }
 }
 
-async fn an_interrupt_ends_the_turn() {
+async fn interrupt_ends_the_turn() {
     let stage = Stage::new();
     stage.session("s1").await;
     let from = stage.send("s1", "/slow 1000").await;
@@ -112,11 +112,11 @@ async fn an_interrupt_ends_the_turn() {
     assert_eq!(ended.json()["data"]["outcome"], "interrupted");
 }
 
-async fn the_stream_ends_with_the_session() {
+async fn message_stream_ends_with_the_session() {
     let stage = Stage::new();
     stage.session("s1").await;
     let frames = stream(&stage, "/exit 3").await;
-    // The error comes first and ends the stream; the journal goes on to the end.
+    // The error ends the stream; the journal continues to the end.
     assert_eq!(*kinds(&frames).last().unwrap(), "error");
     let rest =
         stage.client.get(&format!("/v1/sessions/s1/events/sse?offset={}", frames.last().unwrap().id.unwrap())).await;

@@ -1,23 +1,23 @@
-//! Messages that wait: listed, taken out, and gone for good.
+//! The message queue: list and removal.
 
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::child::{call, post, socket, start};
-use crate::client::{Answer, request};
+use crate::client::{ApiResponse, request};
 use crate::stage::Stage;
 
 crate::trials!(
-    what_waits_is_listed_in_the_order_of_its_turns,
-    what_waits_is_listed_by_page,
-    a_message_that_is_taken_out_is_never_answered,
-    the_stream_of_a_message_ends_when_it_is_taken_out,
-    what_does_not_wait_cannot_be_taken_out,
-    what_waited_when_the_session_ended_waits_no_more,
-    a_removal_survives_kill_9,
+    queue_is_listed_in_order,
+    queue_is_listed_by_page,
+    removed_message_is_never_answered,
+    message_stream_ends_when_the_message_is_removed,
+    only_queued_messages_can_be_removed,
+    end_of_the_session_clears_the_queue,
+    removal_survives_kill_9,
 );
 
-/// Hands in a message; the turn that answers it.
+/// Sends a message and returns its turn.
 async fn send(stage: &Stage, body: Value) -> String {
     let answer = stage.client.post("/v1/sessions/s1/messages", &body.to_string()).await;
     assert_eq!(answer.status, 204, "{}", answer.text());
@@ -30,7 +30,7 @@ async fn queue(stage: &Stage, query: &str) -> Value {
     answer.json()
 }
 
-async fn remove(stage: &Stage, turn: &str) -> Answer {
+async fn remove(stage: &Stage, turn: &str) -> ApiResponse {
     stage.client.call(request(Method::DELETE, &format!("/v1/sessions/s1/queue/{turn}"), "")).await
 }
 
@@ -39,7 +39,7 @@ fn turns(list: &Value) -> Vec<String> {
     list["messages"].as_array().unwrap().iter().map(turn).collect()
 }
 
-/// A session in the midst of a turn that takes longer than any test.
+/// Creates a session with a turn that outlasts the test.
 async fn busy() -> Stage {
     let stage = Stage::new();
     stage.session("s1").await;
@@ -47,7 +47,7 @@ async fn busy() -> Stage {
     stage
 }
 
-async fn what_waits_is_listed_in_the_order_of_its_turns() {
+async fn queue_is_listed_in_order() {
     let stage = busy().await;
     assert_eq!(queue(&stage, "").await, json!({"messages": []}));
     let body = json!({"message": "one", "clientMessageId": "m1", "attachments": [{"path": "a.md"}]});
@@ -65,7 +65,7 @@ async fn what_waits_is_listed_in_the_order_of_its_turns() {
     assert_eq!((&one["sequence"], &one["queuedAt"]), (&told["sequence"], &told["time"]));
 }
 
-async fn what_waits_is_listed_by_page() {
+async fn queue_is_listed_by_page() {
     let stage = busy().await;
     let mut sent = Vec::new();
     for number in 0..12 {
@@ -81,7 +81,7 @@ async fn what_waits_is_listed_by_page() {
     assert_eq!(seen, sent);
 }
 
-async fn a_message_that_is_taken_out_is_never_answered() {
+async fn removed_message_is_never_answered() {
     let stage = Stage::new();
     stage.session("s1").await;
     send(&stage, json!({"message": "/slow 3"})).await;
@@ -89,7 +89,7 @@ async fn a_message_that_is_taken_out_is_never_answered() {
     let first = send(&stage, body.clone()).await;
     assert_eq!(remove(&stage, &first).await.status, 204);
     assert_eq!(queue(&stage, "").await, json!({"messages": []}));
-    // Who repeats it because no answer came hears what it was told before, and the message stays out.
+    // A repeated request gets the same response, and the message stays removed.
     assert_eq!(send(&stage, body).await, first);
     let second = stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"/echo second"}"#).await;
     assert_eq!(second.frames().last().unwrap().event, "turn.ended");
@@ -99,7 +99,7 @@ async fn a_message_that_is_taken_out_is_never_answered() {
     assert_eq!(kinds, ["message.removed"]);
 }
 
-async fn the_stream_of_a_message_ends_when_it_is_taken_out() {
+async fn message_stream_ends_when_the_message_is_removed() {
     let stage = busy().await;
     let (client, body) = (stage.client.clone(), json!({"message": "/echo never"}).to_string());
     let follower = tokio::spawn(async move { client.post("/v1/sessions/s1/messages/stream", &body).await });
@@ -115,7 +115,7 @@ async fn the_stream_of_a_message_ends_when_it_is_taken_out() {
     assert_eq!((removed.event.as_str(), &removed.json()["data"]["turn_id"]), ("message.removed", &turn.into()));
 }
 
-async fn what_does_not_wait_cannot_be_taken_out() {
+async fn only_queued_messages_can_be_removed() {
     let stage = Stage::new();
     stage.session("s1").await;
     let running = send(&stage, json!({"message": "/permission"})).await;
@@ -140,7 +140,7 @@ async fn what_does_not_wait_cannot_be_taken_out() {
     assert_eq!(stage.client.get("/v1/sessions/none/queue").await.status, 404);
 }
 
-async fn what_waited_when_the_session_ended_waits_no_more() {
+async fn end_of_the_session_clears_the_queue() {
     let stage = busy().await;
     let turn = send(&stage, json!({"message": "/echo later"})).await;
     assert_eq!(stage.client.post("/v1/sessions/s1/terminate", "").await.status, 204);
@@ -149,7 +149,7 @@ async fn what_waited_when_the_session_ended_waits_no_more() {
     assert_eq!((late.status, &late.json()["code"]), (409, &"session_ended".into()));
 }
 
-async fn a_removal_survives_kill_9() {
+async fn removal_survives_kill_9() {
     let directory = tempfile::tempdir().unwrap();
     let socket = socket(directory.path());
     let mut server = start(directory.path()).await;
@@ -165,7 +165,7 @@ async fn a_removal_survives_kill_9() {
     server.kill();
 
     let _server = start(directory.path()).await;
-    // Nobody has woken the session: what it left says what waits.
+    // The session sleeps: its queue is read from the journal.
     let listed = async || {
         let (status, body) = call(&socket, "GET", "/v1/sessions/s1/queue", b"").await;
         assert_eq!(status, 200);
@@ -173,7 +173,7 @@ async fn a_removal_survives_kill_9() {
     };
     assert_eq!(listed().await, sent[2..]);
     assert_eq!(call(&socket, "DELETE", &gone, b"").await.0, 409);
-    // One that sleeps lets go of a message and sleeps on.
+    // A message can be removed while the session sleeps.
     let later = format!("/v1/sessions/s1/queue/{}", sent[2]);
     assert_eq!(call(&socket, "DELETE", &later, b"").await.0, 204);
     assert_eq!(listed().await, sent[3..]);

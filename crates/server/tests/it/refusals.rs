@@ -1,25 +1,25 @@
-//! Bad input: a problem document each, nothing started, nothing lost.
+//! Invalid input: each gets a problem document, and nothing is started or lost.
 
 use axum::body::Body;
 use http::{Method, Request};
 use serde_json::Value;
 
-use crate::client::{Answer, request};
+use crate::client::{ApiResponse, request};
 use crate::stage::{Stage, config};
 
 crate::trials!(
     every_refusal_is_a_problem_document,
-    an_id_cannot_leave_its_directory,
-    a_body_over_the_limit_is_refused,
-    a_message_may_be_larger_than_other_bodies,
-    a_request_keeps_the_name_it_came_with,
-    nothing_was_started_by_any_of_it,
-    a_refusal_names_what_is_wrong_and_what_to_do,
-    a_list_is_no_object,
-    a_page_has_one_at_least,
+    session_id_cannot_contain_a_path,
+    oversized_body_is_refused,
+    message_body_limit_is_larger,
+    request_id_of_the_caller_is_kept,
+    refused_requests_start_nothing,
+    refusal_has_a_detail_and_a_hint,
+    json_list_is_not_accepted_as_an_object,
+    page_has_at_least_one_item,
 );
 
-async fn a_list_is_no_object() {
+async fn json_list_is_not_accepted_as_an_object() {
     let stage = Stage::new();
     stage.session("s1").await;
     for (method, path, body) in [
@@ -28,13 +28,13 @@ async fn a_list_is_no_object() {
         (Method::PATCH, "/v1/sessions/s1", r#" ["title"]"#),
     ] {
         let problem = check(&stage.client.call(request(method, path, body)).await, 400, "invalid_request");
-        let told = problem["detail"].as_str().unwrap();
-        assert!(!told.contains("struct") && problem["hint"].is_string(), "{problem}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(!detail.contains("struct") && problem["hint"].is_string(), "{problem}");
     }
 }
 
-/// Who goes on as long as there is more would else never end.
-async fn a_page_has_one_at_least() {
+/// Otherwise a client that reads page after page would never end.
+async fn page_has_at_least_one_item() {
     let stage = Stage::new();
     for id in ["s1", "s2"] {
         stage.session(id).await;
@@ -46,9 +46,9 @@ async fn a_page_has_one_at_least() {
     assert!(page["nextCursor"].is_string(), "{page}");
 }
 
-/// Checks that an answer is a whole problem document, and gives back what identifies it.
+/// Checks that a response is a complete problem document, and returns it.
 #[track_caller]
-fn check(answer: &Answer, status: u16, code: &str) -> Value {
+fn check(answer: &ApiResponse, status: u16, code: &str) -> Value {
     assert_eq!(answer.headers["content-type"], "application/problem+json", "{}", answer.text());
     let problem = answer.json();
     assert_eq!((answer.status, problem["code"].as_str().unwrap()), (status, code), "{problem}");
@@ -110,7 +110,7 @@ async fn every_refusal_is_a_problem_document() {
     }
 }
 
-async fn an_id_cannot_leave_its_directory() {
+async fn session_id_cannot_contain_a_path() {
     let stage = Stage::new();
     for id in
         ["..", "%2e%2e", "%2E%2E", "a%2Fb", "..%2Fetc", "a%00b", "%20", "a..b", ".hidden", "%C3%A9", &"x".repeat(129)]
@@ -122,7 +122,7 @@ async fn an_id_cannot_leave_its_directory() {
     check(&stage.client.post("/v1/sessions/../../etc/passwd", r#"{"agent":"mock"}"#).await, 404, "route_not_found");
 }
 
-async fn a_body_over_the_limit_is_refused() {
+async fn oversized_body_is_refused() {
     let stage = Stage::with(server::ServerConfig { message_bytes: 4096, ..config() });
     stage.session("s1").await;
     let large = serde_json::json!({"message": "x".repeat(5000)}).to_string();
@@ -135,13 +135,13 @@ async fn a_body_over_the_limit_is_refused() {
     check(&stage.client.post("/v1/sessions/s1", &large).await, 413, "body_too_large");
 }
 
-async fn a_message_may_be_larger_than_other_bodies() {
+async fn message_body_limit_is_larger() {
     let stage = Stage::new();
     stage.session("s1").await;
     stage.send("s1", &format!("/echo {}", "x".repeat(3 << 20))).await;
 }
 
-async fn a_request_keeps_the_name_it_came_with() {
+async fn request_id_of_the_caller_is_kept() {
     let stage = Stage::new();
     let named = |name: &str| {
         let builder = Request::get("/v1/nothing").header("host", "localhost").header("x-request-id", name);
@@ -155,7 +155,7 @@ async fn a_request_keeps_the_name_it_came_with() {
     }
 }
 
-async fn nothing_was_started_by_any_of_it() {
+async fn refused_requests_start_nothing() {
     let stage = Stage::new();
     for body in ["{", r#"{"agent":"nobody"}"#, r#"{"agent":"mock","directory":"/nowhere/at/all"}"#] {
         stage.client.post("/v1/sessions/s1", body).await;
@@ -166,7 +166,7 @@ async fn nothing_was_started_by_any_of_it() {
     assert_eq!(journals, 0);
 }
 
-async fn a_refusal_names_what_is_wrong_and_what_to_do() {
+async fn refusal_has_a_detail_and_a_hint() {
     let stage = Stage::new();
     stage.session("s1").await;
     let bundle = stage.client.get("/v1/sessions/s1/export").await.body;
@@ -178,6 +178,18 @@ async fn a_refusal_names_what_is_wrong_and_what_to_do() {
         (get("/v1/agents/nobody/modes"), "unsupported_agent", "unknown agent `nobody`", "viv agents ls"),
         (get("/v1/agents/claude/models"), "agent_not_installed", "`claude`", "viv agents install claude"),
         (get("/v1/nothing"), "route_not_found", "`/v1/nothing`", "viv api GET /openapi.json"),
+        (
+            request(Method::POST, "/v1/sessions/s2", r#"{"agent":"mock","directory":"/nowhere/at/all"}"#),
+            "invalid_request",
+            "`/nowhere/at/all`",
+            "viv api GET /openapi.json",
+        ),
+        (
+            request(Method::POST, "/v1/sessions/s2", r#"{"agent":"mock","permissionMode":"yolo"}"#),
+            "mode_not_supported",
+            "`yolo`",
+            "viv api GET /openapi.json",
+        ),
         (get("/v1/fs/entries"), "invalid_request", "`session_id` is missing", "viv sessions ls"),
         (get("/v1/fs/file?path=a"), "invalid_request", "`session_id` is missing", "viv sessions ls"),
         (import, "session_already_exists", "was deleted", "viv sessions ls"),

@@ -1,25 +1,25 @@
-//! Sessions played again over the API.
+//! Replays over the API.
 
 use serde_json::{Value, json};
 
-use crate::client::{Answer, request};
+use crate::client::{ApiResponse, request};
 use crate::grants;
 use crate::stage::Stage;
 
 crate::trials!(
-    a_session_is_played_again_and_is_the_same,
-    what_was_granted_for_the_whole_session_is_granted_again,
-    messages_that_had_names_have_them_again,
-    what_differs_is_told,
-    what_cannot_be_played_again_is_told,
+    replay_equals_its_recording,
+    grants_are_replayed,
+    message_ids_are_replayed,
+    differences_are_returned,
+    impossible_replay_is_refused,
 );
 
-async fn say(stage: &Stage, session: &str, text: &str) -> Answer {
+async fn say(stage: &Stage, session: &str, text: &str) -> ApiResponse {
     let body = json!({"message": text}).to_string();
     stage.client.post(&format!("/v1/sessions/{session}/messages/stream"), &body).await
 }
 
-async fn a_session_is_played_again_and_is_the_same() {
+async fn replay_equals_its_recording() {
     let stage = Stage::new();
     stage.session("s1").await;
     for text in ["/ask hello", "/echo two"] {
@@ -35,14 +35,14 @@ async fn a_session_is_played_again_and_is_the_same() {
     assert_eq!(usage["spentPicos"], 0, "a replay was paid for");
 }
 
-/// Plays `s1` again; what came of it.
+/// Replays `s1` and returns the report.
 async fn replay(stage: &Stage) -> Value {
     let played = stage.client.post("/v1/sessions/s1/replay", "").await;
     assert_eq!(played.status, 200, "{}", played.text());
     played.json()
 }
 
-async fn what_was_granted_for_the_whole_session_is_granted_again() {
+async fn grants_are_replayed() {
     let stage = Stage::new();
     stage.session("s1").await;
     let asked = grants::say(&stage, "/run echo hi").await;
@@ -52,7 +52,7 @@ async fn what_was_granted_for_the_whole_session_is_granted_again() {
     assert_eq!((&played["same"], &played["outcome"]), (&json!(true), &json!("completed")), "{played}");
 }
 
-async fn messages_that_had_names_have_them_again() {
+async fn message_ids_are_replayed() {
     let stage = Stage::new();
     stage.session("s1").await;
     let path = "/v1/sessions/s1/messages/stream";
@@ -65,7 +65,7 @@ async fn messages_that_had_names_have_them_again() {
     assert_eq!((&played["same"], &played["differences"]), (&json!(true), &json!([])), "{played}");
 }
 
-async fn what_differs_is_told() {
+async fn differences_are_returned() {
     let stage = Stage::new();
     let workspace = stage.workspace();
     std::fs::write(workspace.join("note.txt"), "one").unwrap();
@@ -80,7 +80,7 @@ async fn what_differs_is_told() {
     assert_eq!(stage.client.post("/v1/sessions/s1/replay", "").await.status, 200);
 }
 
-async fn what_cannot_be_played_again_is_told() {
+async fn impossible_replay_is_refused() {
     let stage = Stage::new();
     let missing = stage.client.post("/v1/sessions/nobody/replay", "").await;
     assert_eq!((missing.status, &missing.json()["code"]), (404, &"session_not_found".into()));

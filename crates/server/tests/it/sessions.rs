@@ -1,4 +1,4 @@
-//! Sessions as a whole, over the API.
+//! Sessions over the API.
 
 use std::time::{Duration, Instant};
 
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use crate::stage::Stage;
 
 crate::trials!(
-    a_session_is_made_listed_shown_and_ended,
-    a_session_can_be_renamed_and_resumed,
-    of_two_creates_at_once_one_is_a_conflict,
-    terminating_is_quick_final_and_idempotent,
-    the_list_goes_on_where_it_stopped,
-    every_list_goes_on_where_it_stopped,
-    the_agents_are_listed,
-    what_is_not_understood_of_an_agent_is_counted,
-    the_directory_is_where_the_agent_works,
+    session_can_be_created_listed_shown_and_ended,
+    session_can_be_renamed_and_resumed,
+    one_of_two_concurrent_creates_is_a_conflict,
+    terminate_is_quick_final_and_idempotent,
+    session_list_continues_after_its_cursor,
+    every_list_continues_after_its_cursor,
+    agents_are_listed,
+    agent_output_that_is_not_understood_is_counted,
+    agent_works_in_the_directory,
 );
 
-async fn a_session_is_made_listed_shown_and_ended() {
+async fn session_can_be_created_listed_shown_and_ended() {
     let stage = Stage::new();
     let made = stage.client.post("/v1/sessions/s1", r#"{"agent":"mock","title":"First"}"#).await;
     assert_eq!((made.status, &made.json()["healthy"]), (200, &json!(true)));
@@ -34,7 +34,7 @@ async fn a_session_is_made_listed_shown_and_ended() {
     assert_eq!((late.status, &late.json()["code"]), (409, &"session_ended".into()));
 }
 
-async fn a_session_can_be_renamed_and_resumed() {
+async fn session_can_be_renamed_and_resumed() {
     let stage = Stage::new();
     stage.session("s1").await;
     let request = crate::client::request(http::Method::PATCH, "/v1/sessions/s1", r#"{"title":"Second"}"#);
@@ -45,7 +45,7 @@ async fn a_session_can_be_renamed_and_resumed() {
     assert_eq!(stage.client.post("/v1/sessions/nobody/resume", "").await.status, 404);
 }
 
-async fn of_two_creates_at_once_one_is_a_conflict() {
+async fn one_of_two_concurrent_creates_is_a_conflict() {
     let stage = Stage::new();
     let create = || stage.client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#);
     let (one, other) = tokio::join!(create(), create());
@@ -54,7 +54,7 @@ async fn of_two_creates_at_once_one_is_a_conflict() {
     assert_eq!(statuses, [200, 409]);
 }
 
-async fn terminating_is_quick_final_and_idempotent() {
+async fn terminate_is_quick_final_and_idempotent() {
     let stage = Stage::new();
     stage.session("s1").await;
     let from = stage.send("s1", "/flood 100000000").await;
@@ -70,7 +70,7 @@ async fn terminating_is_quick_final_and_idempotent() {
     assert_eq!(last["events"][0]["data"]["reason"], "terminated");
 }
 
-async fn the_list_goes_on_where_it_stopped() {
+async fn session_list_continues_after_its_cursor() {
     let stage = Stage::new();
     for number in 0..5 {
         stage.session(&format!("s{number}")).await;
@@ -87,7 +87,7 @@ async fn the_list_goes_on_where_it_stopped() {
     assert_eq!(seen, ["s4", "s3", "s2", "s1", "s0"]);
 }
 
-async fn the_agents_are_listed() {
+async fn agents_are_listed() {
     let stage = Stage::new();
     let agents = stage.client.get("/v1/agents").await.json();
     let mock = &agents["agents"][0];
@@ -98,7 +98,7 @@ async fn the_agents_are_listed() {
     assert_eq!(mock["capabilities"].as_object().unwrap().len(), 18);
 }
 
-async fn what_is_not_understood_of_an_agent_is_counted() {
+async fn agent_output_that_is_not_understood_is_counted() {
     let stage = Stage::new();
     let drift = async || stage.client.get("/v1/agents").await.json()["agents"][0]["drift"].clone();
     assert_eq!(drift().await, json!({}));
@@ -107,7 +107,7 @@ async fn what_is_not_understood_of_an_agent_is_counted() {
     assert_eq!(drift().await, json!({"built-in": {"unparsed": 1, "unknown": 0}}));
 }
 
-async fn the_directory_is_where_the_agent_works() {
+async fn agent_works_in_the_directory() {
     let stage = Stage::new();
     let workspace = stage.workspace();
     let body = json!({"agent": "mock", "directory": workspace}).to_string();
@@ -116,7 +116,7 @@ async fn the_directory_is_where_the_agent_works() {
     assert!(workspace.join("made.md").exists());
 }
 
-/// Every item of a list, page by page.
+/// Returns every item of a list, page by page.
 async fn paged(stage: &Stage, path: &str, list: &str) -> Vec<Value> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -135,13 +135,13 @@ async fn paged(stage: &Stage, path: &str, list: &str) -> Vec<Value> {
     }
 }
 
-/// The end of a turn may still be on its way to the list when the turn is over.
+/// Removes times, because the index can be updated shortly after the end of a turn.
 fn undated(mut list: Vec<Value>) -> Vec<Value> {
     list.iter_mut().filter_map(Value::as_object_mut).for_each(|item| drop(item.remove("updatedAt")));
     list
 }
 
-async fn every_list_goes_on_where_it_stopped() {
+async fn every_list_continues_after_its_cursor() {
     let stage = Stage::new();
     for number in 0..5 {
         let id = format!("s{number}");

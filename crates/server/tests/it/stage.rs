@@ -1,4 +1,4 @@
-//! A data directory with sessions of the mock agent on it.
+//! A test server with sessions of the mock agent in a temporary data directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 
-/// A server without sockets, and what is behind it.
+/// A server without sockets, with its sessions and directory.
 pub(crate) struct Stage {
     pub(crate) directory: TempDir,
     pub(crate) client: Client,
@@ -33,34 +33,34 @@ impl Stage {
         Self::on(tempfile::tempdir().unwrap(), config)
     }
 
-    /// A server on a directory that is there.
+    /// Starts a server on an existing directory.
     pub(crate) fn on(directory: TempDir, config: ServerConfig) -> Self {
         let sessions = open(directory.path());
         let app = app(sessions.clone(), config, CancellationToken::new()).unwrap();
         Self { directory, client: Client::new(app), sessions }
     }
 
-    /// Another server on the directory of one whose sessions were closed.
+    /// Closes the sessions and starts another server on the directory.
     pub(crate) fn restarted(self) -> Self {
         let Self { directory, client, sessions } = self;
         drop((client, sessions));
         Self::on(directory, config())
     }
 
-    /// A directory that is there.
+    /// Returns an existing directory.
     pub(crate) fn workspace(&self) -> PathBuf {
         let path = self.directory.path().join("workspace");
         std::fs::create_dir_all(&path).unwrap();
         path
     }
 
-    /// Makes a session of the mock agent over the API.
+    /// Creates a session of the mock agent over the API.
     pub(crate) async fn session(&self, id: &str) {
         let made = self.client.post(&format!("/v1/sessions/{id}"), r#"{"agent":"mock"}"#).await;
         assert_eq!(made.status, 200, "{}", made.text());
     }
 
-    /// Sends a message over the API; its turn and the number before it.
+    /// Sends a message over the API and returns the sequence number before its turn.
     pub(crate) async fn send(&self, id: &str, text: &str) -> u64 {
         let body = serde_json::json!({"message": text}).to_string();
         let sent = self.client.post(&format!("/v1/sessions/{id}/messages"), &body).await;
@@ -74,7 +74,7 @@ pub(crate) fn config() -> ServerConfig {
     ServerConfig { options, workspace_roots, ..ServerConfig::new(AuthMode::None) }
 }
 
-/// Sessions on a directory.
+/// Opens the sessions of a directory.
 pub(crate) fn open(directory: &Path) -> Sessions {
     let data = DataDir::open(directory.join("data")).unwrap();
     let config = SessionHostConfig {
@@ -95,13 +95,13 @@ pub(crate) fn open(directory: &Path) -> Sessions {
     Sessions::open(config).unwrap()
 }
 
-/// A gateway that keeps its accounts in `directory`.
+/// Opens a gateway with its ledger in `directory`.
 fn gateway(directory: &DataDir) -> Gateway {
     let opened = SqliteLedger::claim(directory, Durability::Normal, Arc::new(SystemClock)).unwrap();
     Gateway::new(GatewayConfig { prices: PriceTable::default(), ledger: Arc::new(opened.ledger), budgets: Vec::new() })
 }
 
-/// The default preset with the one mode that can be had without a wall.
+/// The default preset with the workspace mode that works without a sandbox.
 fn policy() -> Arc<EffectivePolicy> {
     let text = Preset::Balanced.source().text().replace("overlay", "bind");
     let base = BaseLayer::read(&PolicySource::new("test", text)).unwrap();

@@ -1,4 +1,4 @@
-//! Tokens that are kept, the note of what was done with them, and pages of other origins.
+//! Stored tokens, the audit log and CORS.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use sha2::{Digest, Sha256};
 use store::{DataDir, NewToken, SystemClock, TokenStore};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::Answer;
+use crate::client::ApiResponse;
 use crate::stage::{Stage, config, open};
 
 crate::trials!(
-    a_kept_token_opens_its_scopes_until_it_is_revoked,
-    every_call_that_changes_something_is_noted_with_who_made_it,
-    what_a_client_that_left_has_changed_is_noted_too,
-    a_server_that_cannot_note_what_is_changed_does_not_start,
-    a_stream_ends_with_the_token_that_opened_it,
-    a_listed_origin_may_call_and_no_other,
+    stored_token_is_valid_until_revoked,
+    changing_calls_are_in_the_audit_log_with_their_caller,
+    calls_of_disconnected_clients_are_in_the_audit_log,
+    server_without_audit_log_does_not_start,
+    stream_ends_when_its_token_is_revoked,
+    only_listed_origins_may_call,
 );
 
 fn keep(tokens: &TokenStore, id: &str, text: &str, scopes: &[&str]) {
@@ -33,17 +33,17 @@ fn guarded() -> (Stage, Arc<TokenStore>) {
     let tokens = Arc::new(TokenStore::open(&directory, Arc::new(SystemClock)).unwrap());
     keep(&tokens, "tok_reader", "reader", &["read"]);
     keep(&tokens, "tok_driver", "driver", &["read", "drive"]);
-    let (auth, audit) = (AuthMode::Kept(Vec::new(), tokens.clone()), Some(directory.audit_log()));
+    let (auth, audit) = (AuthMode::Stored(Vec::new(), tokens.clone()), Some(directory.audit_log()));
     (Stage::on(folder, ServerConfig { auth, audit, ..config() }), tokens)
 }
 
-async fn call(stage: &Stage, token: &str, method: &str, path: &str, body: &str) -> Answer {
+async fn call(stage: &Stage, token: &str, method: &str, path: &str, body: &str) -> ApiResponse {
     let builder = Request::builder().method(method).uri(path).header("host", "localhost");
     let builder = builder.header("authorization", format!("Bearer {token}")).header("content-type", "application/json");
     stage.client.call(builder.body(Body::from(body.to_owned())).unwrap()).await
 }
 
-async fn a_kept_token_opens_its_scopes_until_it_is_revoked() {
+async fn stored_token_is_valid_until_revoked() {
     let (stage, tokens) = guarded();
     assert_eq!(call(&stage, "reader", "GET", "/v1/sessions", "").await.status, 200);
     assert_eq!(call(&stage, "reader", "POST", "/v1/sessions/s1", r#"{"agent":"mock"}"#).await.status, 403);
@@ -54,7 +54,7 @@ async fn a_kept_token_opens_its_scopes_until_it_is_revoked() {
     assert_eq!(call(&stage, "reader", "GET", "/v1/sessions", "").await.status, 401);
 }
 
-async fn every_call_that_changes_something_is_noted_with_who_made_it() {
+async fn changing_calls_are_in_the_audit_log_with_their_caller() {
     let (stage, _tokens) = guarded();
     call(&stage, "driver", "POST", "/v1/sessions/s1", r#"{"agent":"mock"}"#).await;
     call(&stage, "driver", "POST", "/v1/sessions/s1", r#"{"agent":"mock"}"#).await;
@@ -65,12 +65,12 @@ async fn every_call_that_changes_something_is_noted_with_who_made_it() {
         lines.iter().map(|line| (line["who"].as_str().unwrap(), line["status"].as_u64().unwrap())).collect();
     assert_eq!(told, [("tok_driver", 200), ("tok_driver", 409)]);
     assert!(lines.iter().all(|line| line["path"] == "/v1/sessions/s1" && line["request_id"].is_string()));
-    assert!(!log.contains("mock"), "what was sent is nobody's business here");
+    assert!(!log.contains("mock"), "the audit log contains a request body");
 }
 
-async fn what_a_client_that_left_has_changed_is_noted_too() {
+async fn calls_of_disconnected_clients_are_in_the_audit_log() {
     let (stage, _tokens) = guarded();
-    // Each leaves a little later than the one before.
+    // Each client disconnects a little later than the one before.
     for polls in 1..=8 {
         let path = format!("/v1/sessions/s{polls}");
         let mut calling = Box::pin(call(&stage, "driver", "POST", &path, r#"{"agent":"mock"}"#));
@@ -95,22 +95,22 @@ async fn what_a_client_that_left_has_changed_is_noted_too() {
     noted.sort_by(|one, other| one.0.cmp(&other.0));
     let expected: Vec<_> = (1..=8).map(|number| (format!("/v1/sessions/s{number}"), 200.into())).collect();
     assert_eq!(noted, expected);
-    assert_eq!(stage.sessions.list(None, 100).unwrap().sessions.len(), 8, "what is noted was done");
+    assert_eq!(stage.sessions.list(None, 100).unwrap().sessions.len(), 8, "the audit log differs from the changes");
 }
 
-async fn a_server_that_cannot_note_what_is_changed_does_not_start() {
+async fn server_without_audit_log_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
     let audit = Some(folder.path().to_owned());
     let served = server::app(open(folder.path()), ServerConfig { audit, ..config() }, CancellationToken::new());
     assert!(matches!(served, Err(ServeError::Audit { .. })));
 }
 
-async fn a_stream_ends_with_the_token_that_opened_it() {
+async fn stream_ends_when_its_token_is_revoked() {
     let folder = tempfile::tempdir().unwrap();
     let directory = DataDir::open(folder.path().join("data")).unwrap();
     let tokens = Arc::new(TokenStore::open(&directory, Arc::new(SystemClock)).unwrap());
     keep(&tokens, "tok_driver", "driver", &["read", "drive"]);
-    let (auth, heartbeat) = (AuthMode::Kept(Vec::new(), tokens.clone()), std::time::Duration::from_millis(5));
+    let (auth, heartbeat) = (AuthMode::Stored(Vec::new(), tokens.clone()), std::time::Duration::from_millis(5));
     let stage = Stage::on(folder, ServerConfig { auth, heartbeat, ..config() });
     call(&stage, "driver", "POST", "/v1/sessions/s1", r#"{"agent":"mock"}"#).await;
     for (id, path) in [("tok_one", "/v1/sessions/s1/events/sse"), ("tok_two", "/v1/events/sse")] {
@@ -119,7 +119,7 @@ async fn a_stream_ends_with_the_token_that_opened_it() {
         let request = request.body(Body::empty()).unwrap();
         let reading = stage.client.call(request);
         let revoke = async {
-            // It is being read before: a token that is gone at once would open nothing.
+            // The stream is open before the token is revoked.
             tokio::task::yield_now().await;
             assert!(tokens.revoke(id).unwrap());
         };
@@ -129,7 +129,7 @@ async fn a_stream_ends_with_the_token_that_opened_it() {
     }
 }
 
-async fn a_listed_origin_may_call_and_no_other() {
+async fn only_listed_origins_may_call() {
     let origins = vec!["https://ui.example.com".to_owned()];
     let stage = Stage::with(ServerConfig { origins, ..config() });
     let ask = async |origin: &str, method: &str| {
@@ -144,7 +144,7 @@ async fn a_listed_origin_may_call_and_no_other() {
     );
     let called = ask("https://ui.example.com", "GET").await;
     assert_eq!((called.status, called.headers["vary"].to_str().unwrap()), (200, "origin"));
-    // A page may read why it was refused, too.
+    // A page may also read the refusal.
     let missing = Request::get("/v1/sessions/nobody").header("host", "localhost");
     let missing = missing.header("origin", "https://ui.example.com").body(Body::empty()).unwrap();
     let missing = stage.client.call(missing).await;

@@ -1,11 +1,11 @@
-//! What calls cost, over HTTP.
+//! Usage over the API.
 
 use crate::stage::Stage;
 use crate::trials;
 
-trials!(a_session_is_on_the_bill_with_its_calls, what_cannot_be_asked_is_told);
+trials!(usage_contains_the_calls_of_a_session, invalid_usage_query_is_refused);
 
-async fn a_session_is_on_the_bill_with_its_calls() {
+async fn usage_contains_the_calls_of_a_session() {
     let stage = Stage::new();
     let client = &stage.client;
     assert_eq!(client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).await.status, 200);
@@ -20,7 +20,7 @@ async fn a_session_is_on_the_bill_with_its_calls() {
     assert_eq!((&list["rows"][0]["name"], &list["rows"][0]["calls"]), (&"mock".into(), &used["calls"]), "{list}");
 }
 
-async fn what_cannot_be_asked_is_told() {
+async fn invalid_usage_query_is_refused() {
     let stage = Stage::new();
     for query in ["by=planet", "since=yesterday", "until=1h"] {
         let answer = stage.client.get(&format!("/v1/usage?{query}")).await;

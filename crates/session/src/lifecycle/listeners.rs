@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use agents::PlacedFile;
 use base::EGRESS_PORT;
-use egress::{CERTIFICATES, DnsSockets, LivePolicy, ProxyCredentials};
+use egress::{CA_BUNDLE_PATH, DnsSockets, LivePolicy, ProxyCredentials};
 use gateway::{GatewayIdentity, SessionToken};
 use policy::EffectivePolicy;
 use sandbox::{Sandbox, SandboxError, SandboxPort};
@@ -27,7 +27,7 @@ pub(crate) struct SandboxCredentials {
 impl SandboxCredentials {
     /// Issues new credentials for a sandbox of `plan`.
     pub(crate) fn issue(host: &SessionHost, plan: &SessionPlan) -> Result<Self, SessionError> {
-        let outfit = host.config.egress.outfit(&plan.policy).map_err(|error| {
+        let outfit = host.config.egress.proxy_credentials(&plan.policy).map_err(|error| {
             let step = "create the credentials of the egress proxy".to_owned();
             SessionError::Sandbox(SandboxError::Create { step, source: io::Error::other(error) })
         })?;
@@ -37,8 +37,8 @@ impl SandboxCredentials {
 
     /// Returns the certificate bundle to place in the sandbox, if the proxy intercepts TLS.
     pub(crate) fn files(&self) -> Option<PlacedFile> {
-        let authority = self.outfit.authority.as_ref()?;
-        Some(PlacedFile { path: CERTIFICATES.to_owned(), content: authority.bundle() })
+        let authority = self.outfit.session_ca.as_ref()?;
+        Some(PlacedFile { path: CA_BUNDLE_PATH.to_owned(), content: authority.ca_bundle() })
     }
 }
 
@@ -70,7 +70,7 @@ impl Listeners {
     /// Adds the proxy variables that programs inside the sandbox read.
     pub(crate) fn add_variables(&self, environment: &mut BTreeMap<String, String>) {
         if self.egress.is_some() {
-            self.outfit.tell(environment, (Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
+            self.outfit.add_to_environment(environment, (Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
         }
     }
 
@@ -142,8 +142,8 @@ fn attach_egress(
         journal: recorder.journal().clone(),
         turn: Arc::new(move || turn.get()),
         policy: live_policy.clone(),
-        outfit,
-        names: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
+        credentials: outfit,
+        dns: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
         limits: egress::EgressLimits::default(),
     };
     let attached = host.config.egress.attach(listener, identity);

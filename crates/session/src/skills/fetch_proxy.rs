@@ -32,8 +32,8 @@ impl FetchProxy {
             turn: Arc::new(|| None),
             policy: LivePolicy::new((*policy).clone()),
             // The host uses its own root certificates, and TLS is not intercepted.
-            outfit: ProxyCredentials::default(),
-            names: None,
+            credentials: ProxyCredentials::default(),
+            dns: None,
             limits: EgressLimits::default(),
         };
         Ok(Self { policy, address, attachment: egress.attach(listener, identity)? })

@@ -127,8 +127,8 @@ fn attach(stage: &Stage, listener: TcpListener, names: DnsSockets, outside: Arc<
         journal: Arc::new(MemoryJournal::new(session, Arc::new(SystemClock))),
         turn: Arc::new(|| None),
         policy: LivePolicy::new(effective()),
-        outfit: ProxyCredentials::default(),
-        names: Some(names),
+        credentials: ProxyCredentials::default(),
+        dns: Some(names),
         limits: EgressLimits::default(),
     };
     let _inside = stage.runtime.enter();
@@ -151,7 +151,7 @@ impl Internet for Outside {
         Box::pin(async { Err(io::Error::other("no such name")) })
     }
 
-    fn is_own(&self, _: IpAddr) -> bool {
+    fn is_local(&self, _: IpAddr) -> bool {
         false
     }
 

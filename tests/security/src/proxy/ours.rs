@@ -24,7 +24,7 @@ impl Internet for Hermetic {
         Box::pin(async move { if found.is_empty() { Err(io::Error::other("no such name")) } else { Ok(found) } })
     }
 
-    fn is_own(&self, address: IpAddr) -> bool {
+    fn is_local(&self, address: IpAddr) -> bool {
         internet::is_own(address)
     }
 
@@ -41,17 +41,17 @@ pub(super) fn serve(listener: TcpListener, text: &str, roots: Vec<CertificateDer
     let session = SessionId::new("attack").expect("id");
     let key = Secret::new(secret);
     let egress = Egress::new(Arc::new(Hermetic))
-        .trusting(Arc::new(move || Ok(trust(&roots))))
-        .with_credentials(Arc::new(move |name| Ok(EgressCredential::named(name, key.clone()))));
-    let outfit = egress.outfit(&policy).expect("outfit");
+        .with_trust(Arc::new(move || Ok(trust(&roots))))
+        .with_credentials(Arc::new(move |name| Ok(EgressCredential::from_name(name, key.clone()))));
+    let outfit = egress.proxy_credentials(&policy).expect("outfit");
     let identity = EgressIdentity {
         session: session.clone(),
         journal: Arc::new(MemoryJournal::new(session, Arc::new(SystemClock))),
         turn: Arc::new(|| None),
         policy: LivePolicy::new(policy),
         // A short timeout for silent clients, so that the test can observe it.
-        outfit,
-        names: None,
+        credentials: outfit,
+        dns: None,
         limits: EgressLimits { head_timeout: Duration::from_millis(500), ..EgressLimits::default() },
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");

@@ -24,7 +24,7 @@ pub(crate) fn trial(stage: Arc<Stage>) -> Trial {
     Trial::test("a_program_that_wants_a_key_works_with_a_placeholder", move || {
         let key = Secret::new(&stage.secret);
         let mut env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
-        outfit(&key).tell(&mut env, (Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
+        outfit(&key).add_to_environment(&mut env, (Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
         let scene = stage.scene();
         let sandbox = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
         let command = ["/bin/sh", "-c", LINE].map(str::to_owned).to_vec();
@@ -48,6 +48,6 @@ fn outfit(key: &Secret) -> egress::ProxyCredentials {
     let policy = policy::effective(&CeilingLayer::built_in().expect("ceiling"), &base, &[]);
     let key = key.clone();
     let egress =
-        Egress::default().with_credentials(Arc::new(move |name| Ok(EgressCredential::named(name, key.clone()))));
-    egress.outfit(&policy).expect("outfit")
+        Egress::default().with_credentials(Arc::new(move |name| Ok(EgressCredential::from_name(name, key.clone()))));
+    egress.proxy_credentials(&policy).expect("outfit")
 }

@@ -27,7 +27,7 @@ impl Internet for LoopbackInternet {
         Box::pin(async { Ok(vec![IpAddr::from([93, 184, 216, 34])]) })
     }
 
-    fn is_own(&self, _: IpAddr) -> bool {
+    fn is_local(&self, _: IpAddr) -> bool {
         false
     }
 

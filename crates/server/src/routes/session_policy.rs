@@ -1,4 +1,4 @@
-//! What a running session may reach, and how that is changed.
+//! Handlers that change the network access of a running session.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::extract::{Json, Path};
 use crate::state::AppState;
 use crate::wire::{PolicyGrant, PolicyRules};
 
-/// `POST …/policy/narrow`: takes away from what it may reach, for the rest of its life.
+/// `POST …/policy/narrow`: restricts the network access of a session, for the rest of the session.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/policy/narrow",
@@ -19,7 +19,7 @@ use crate::wire::{PolicyGrant, PolicyRules};
     tag = "sessions",
     params(("session_id" = SessionId, Path)),
     request_body = PolicyRules,
-    responses((status = 204, description = "It holds; what is under way and no longer allowed was cut.")),
+    responses((status = 204, description = "The rules are in force; connections that they do not allow were closed.")),
 )]
 pub(crate) async fn narrow(
     State(state): State<AppState>,
@@ -30,7 +30,7 @@ pub(crate) async fn narrow(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `POST …/policy/grant`: a person lets it reach more, for a time; nothing passes the ceiling.
+/// `POST …/policy/grant`: extends the network access of a session for a time, within the ceiling.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/policy/grant",
@@ -38,7 +38,7 @@ pub(crate) async fn narrow(
     tag = "sessions",
     params(("session_id" = SessionId, Path)),
     request_body = PolicyGrant,
-    responses((status = 204, description = "It holds until its time is over.")),
+    responses((status = 204, description = "The grant is in force until its time ends.")),
 )]
 pub(crate) async fn grant(
     State(state): State<AppState>,

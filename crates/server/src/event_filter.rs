@@ -1,26 +1,26 @@
-//! Which types of events a client is served.
+//! The event types that a client gets.
 //!
-//! Everything, unless it asked for less: a client that was generated from the contract may refuse a type that is not in it.
-//! Numbers stay those of the journal, so that what is left out leaves gaps in them, and a cursor means the same either way.
+//! The default is all types. A client generated from the existing API (the contract) may refuse unknown types. Sequence
+//! numbers are always those of the journal: filtered events leave gaps, and a cursor means the same with each filter.
 
 use protocol::{Event, EventBody};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// Which types of events a client is served.
+/// The event types that a client gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EventFilter {
-    /// Everything that is on record.
+    /// All event types.
     #[default]
     All,
-    /// What the contract knows, and nothing of ours.
+    /// Only the event types of the existing API.
     Contract,
 }
 
 impl EventFilter {
-    /// As it is typed.
-    pub fn named(name: &str) -> Option<Self> {
+    /// Returns the filter with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "all" => Some(Self::All),
             "contract" => Some(Self::Contract),
@@ -28,16 +28,16 @@ impl EventFilter {
         }
     }
 
-    /// Whether a client is served `event`.
-    pub(crate) fn has(self, event: &Event) -> bool {
+    /// Returns whether a client gets `event`.
+    pub(crate) fn includes(self, event: &Event) -> bool {
         match self {
             Self::All => true,
-            Self::Contract => is_of_the_contract(&event.draft.body),
+            Self::Contract => is_contract_event(&event.draft.body),
         }
     }
 }
 
-fn is_of_the_contract(body: &EventBody) -> bool {
+fn is_contract_event(body: &EventBody) -> bool {
     matches!(
         body,
         EventBody::SessionStarted(_)

@@ -1,4 +1,4 @@
-//! Bytes from one side to the other, fast, counted, and watched over.
+//! Copying bytes between two connections: counted, and stopped when the policy changes or the connection is idle.
 
 use std::io;
 
@@ -9,43 +9,47 @@ use tokio::{
 
 use crate::{
     attempt::Traffic,
-    gate::{Gate, Question},
+    connector::{AccessQuery, Connector},
+    peek_reader::PeekReader,
     refusal::Refusal,
-    source::Source,
 };
 
-/// A buffer begins small, as most connections are idle most of the time, and grows while it is being filled.
+/// Buffers start small, because most connections are idle, and grow while reads fill them.
 const BUFFER_MIN: usize = 16 << 10;
 const BUFFER_MAX: usize = 128 << 10;
 
-/// Which way bytes go.
+/// The direction of traffic.
 #[derive(Clone, Copy)]
-pub(crate) enum Way {
-    /// Out of the sandbox.
-    Out,
-    /// Into it.
-    In,
+pub(crate) enum Direction {
+    /// From the sandbox to the host.
+    Outbound,
+    /// From the host to the sandbox.
+    Inbound,
 }
 
-impl Way {
+impl Direction {
     pub(crate) fn count(self, traffic: &Traffic, bytes: usize) {
         match self {
-            Self::Out => traffic.add_sent(bytes),
-            Self::In => traffic.add_received(bytes),
+            Self::Outbound => traffic.add_sent(bytes),
+            Self::Inbound => traffic.add_received(bytes),
         }
     }
 }
 
-/// A buffer for copying.
-pub(crate) struct Buffer(Vec<u8>);
+/// A growing buffer for copying.
+pub(crate) struct CopyBuffer(Vec<u8>);
 
-impl Buffer {
+impl CopyBuffer {
     pub(crate) fn new() -> Self {
         Self(vec![0; BUFFER_MIN])
     }
 
-    /// Reads at most `limit` bytes; nothing means that the peer has closed.
-    pub(crate) async fn read(&mut self, source: &mut Source<impl AsyncRead + Unpin>, limit: u64) -> io::Result<&[u8]> {
+    /// Reads at most `limit` bytes and returns them; empty when the peer has closed.
+    pub(crate) async fn read(
+        &mut self,
+        source: &mut PeekReader<impl AsyncRead + Unpin>,
+        limit: u64,
+    ) -> io::Result<&[u8]> {
         let room = self.0.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
         let count = source.read(&mut self.0[..room]).await?;
         if count == self.0.len() && count < BUFFER_MAX {
@@ -55,14 +59,14 @@ impl Buffer {
     }
 }
 
-/// Copies until the source ends, then says so to the sink.
-pub(crate) async fn one_way(
-    source: &mut Source<impl AsyncRead + Unpin>,
+/// Copies until the source ends, then shuts the sink down.
+pub(crate) async fn copy_one_way(
+    source: &mut PeekReader<impl AsyncRead + Unpin>,
     sink: &mut (impl AsyncWrite + Unpin),
     traffic: &Traffic,
-    way: Way,
+    way: Direction,
 ) -> io::Result<()> {
-    let mut buffer = Buffer::new();
+    let mut buffer = CopyBuffer::new();
     loop {
         let bytes = buffer.read(source, u64::MAX).await?;
         if bytes.is_empty() {
@@ -73,30 +77,30 @@ pub(crate) async fn one_way(
     }
 }
 
-/// Why a connection ended before both sides had closed it.
-pub(crate) enum Cut {
-    /// The policy was exchanged for one that does not allow it.
+/// The reason why the proxy closed a connection.
+pub(crate) enum CutReason {
+    /// A new policy does not allow the connection.
     Policy(Refusal),
-    /// Nothing went through for too long.
+    /// No bytes were copied for the idle timeout.
     Idle,
 }
 
-impl Gate {
-    /// Runs `work` for as long as the policy allows what was asked and bytes go through.
+impl Connector {
+    /// Runs `work` until it ends, the policy no longer allows `query`, or the connection is idle for too long.
     pub(crate) async fn guard<T>(
         &self,
-        question: &Question,
+        query: &AccessQuery,
         traffic: &Traffic,
         work: impl Future<Output = T>,
-    ) -> Result<T, Cut> {
+    ) -> Result<T, CutReason> {
         let mut changes = self.policy.changes();
         tokio::pin!(work);
         let mut seen = traffic.total();
         let mut deadline = Instant::now() + self.limits.idle_timeout;
         loop {
-            // Asked after subscribing, so that no exchange falls between the decision and the watch.
-            if let Err(refusal) = self.decide(question) {
-                return Err(Cut::Policy(refusal));
+            // Decided after subscribing, so that no policy change is missed in between.
+            if let Err(refusal) = self.decide(query) {
+                return Err(CutReason::Policy(refusal));
             }
             tokio::select! {
                 done = &mut work => return Ok(done),
@@ -104,7 +108,7 @@ impl Gate {
                 () = sleep_until(deadline) => {
                     let now = traffic.total();
                     if now == seen {
-                        return Err(Cut::Idle);
+                        return Err(CutReason::Idle);
                     }
                     seen = now;
                     deadline = Instant::now() + self.limits.idle_timeout;

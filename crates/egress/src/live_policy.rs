@@ -1,4 +1,4 @@
-//! What a session may reach now: a policy that can be exchanged while connections run.
+//! The policy of a running session, which can be replaced while connections are open.
 
 use std::sync::Arc;
 
@@ -7,27 +7,27 @@ use tokio::sync::watch;
 
 /// The policy of a running session; clones share it.
 ///
-/// A connection that the new policy would not have allowed is cut when the policy is exchanged.
+/// Connections that a new policy does not allow are closed when the policy is replaced.
 #[derive(Debug, Clone)]
 pub struct LivePolicy(Arc<watch::Sender<Arc<EffectivePolicy>>>);
 
 impl LivePolicy {
-    /// Begins with `policy`.
+    /// Returns a live policy that starts with `policy`.
     pub fn new(policy: EffectivePolicy) -> Self {
         Self(Arc::new(watch::Sender::new(Arc::new(policy))))
     }
 
-    /// What holds now.
+    /// Returns the current policy.
     pub fn current(&self) -> Arc<EffectivePolicy> {
         self.0.borrow().clone()
     }
 
-    /// Exchanges it: for attempts to come at once, for running connections as soon as they are woken.
+    /// Replaces the policy: at once for new attempts, and for open connections when their tasks wake.
     pub fn replace(&self, policy: EffectivePolicy) {
         self.0.send_replace(Arc::new(policy));
     }
 
-    /// Tells of every exchange after this call.
+    /// Returns a receiver of every replacement after this call.
     pub(crate) fn changes(&self) -> watch::Receiver<Arc<EffectivePolicy>> {
         self.0.subscribe()
     }

@@ -1,7 +1,7 @@
-//! The certificate authority of one session, by which its TLS is opened.
+//! The certificate authority of one session, used to intercept its TLS.
 //!
-//! It is made for one sandbox and believed in that one alone: its certificate is placed there and nowhere else, its
-//! key is in the memory of this process and ends with the session.
+//! Only one sandbox trusts the authority: its certificate is placed there and nowhere else. Its key exists only in the
+//! memory of this process and ends with the session.
 
 use std::{
     collections::HashMap,
@@ -24,39 +24,39 @@ use time::{Duration, OffsetDateTime};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
 
-/// Where the certificates that programs inside trust are placed.
-pub const CERTIFICATES: &str = "/viv/certificates.pem";
+/// Path inside the sandbox of the file with the trusted certificates.
+pub const CA_BUNDLE_PATH: &str = "/viv/certificates.pem";
 
-/// How long a certificate counts, from a day ago: no session lives so long.
-const LIFE: Duration = Duration::days(397);
-/// Hosts whose certificates are kept; a wildcard can stand for any number.
-const KEPT: usize = 256;
+/// Validity of a certificate, starting a day in the past. Longer than any session.
+const VALIDITY: Duration = Duration::days(397);
+/// Hosts whose certificates are cached. A wildcard rule can match any number of hosts.
+const CACHED_HOSTS: usize = 256;
 
-/// Whom this host trusts.
+/// The roots that this host trusts.
 #[derive(Clone)]
 pub struct TrustStore {
-    /// The roots, which are also trusted inside.
+    /// The roots. The sandbox trusts them too.
     pub roots: Vec<CertificateDer<'static>>,
-    /// A TLS client that trusts them, and speaks HTTP/1.1.
+    /// A TLS client configuration that trusts them and offers HTTP/1.1.
     pub client: Arc<ClientConfig>,
 }
 
-/// Why no certificate could be made.
+/// Failure to make a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionCaError {
-    /// A key or a certificate could not be made.
-    #[error("a certificate cannot be made")]
+    /// A key or certificate could not be generated.
+    #[error("cannot generate a certificate")]
     Certificate(#[from] rcgen::Error),
-    /// TLS takes no such certificate.
-    #[error("TLS cannot be spoken with the certificate")]
+    /// The TLS library refused the certificate.
+    #[error("the TLS library refused the generated certificate")]
     Tls(#[from] rustls::Error),
 }
 
-/// The authority of one session.
+/// The certificate authority of one session.
 pub struct SessionCa {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
-    /// The key of every certificate that is not the authority's own.
+    /// The key of all host certificates.
     leaf_key: KeyPair,
     leaves: Mutex<HashMap<Host, Arc<ServerConfig>>>,
     trust: TrustStore,
@@ -64,15 +64,15 @@ pub struct SessionCa {
 
 impl fmt::Debug for SessionCa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authority").finish_non_exhaustive()
+        f.debug_struct("SessionCa").finish_non_exhaustive()
     }
 }
 
 impl SessionCa {
-    /// A new authority that nobody trusts yet, and which trusts whom the host trusts.
+    /// Generates a new authority. Connections to real hosts trust `trust`.
     pub fn new(trust: TrustStore) -> Result<Self, SessionCaError> {
         let key = KeyPair::generate()?;
-        let mut params = named("Vivarium sandbox");
+        let mut params = certificate_params("Vivarium sandbox");
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let certificate = params.self_signed(&key)?.der().clone();
@@ -80,36 +80,36 @@ impl SessionCa {
         Ok(Self { issuer, certificate, leaf_key: KeyPair::generate()?, leaves: Mutex::default(), trust })
     }
 
-    /// What programs inside trust, in PEM: the roots of the host, and this authority.
-    pub fn bundle(&self) -> String {
+    /// Returns the certificates for programs inside, in PEM: the roots of the host and this authority.
+    pub fn ca_bundle(&self) -> String {
         self.trust.roots.iter().chain([&self.certificate]).map(pem).collect()
     }
 
-    /// Its own certificate.
+    /// Returns the certificate of the authority.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }
 
-    /// Answers a client as `host`.
+    /// Returns a TLS acceptor with a certificate for `host`.
     pub(crate) fn acceptor(&self, host: &Host) -> Result<TlsAcceptor, SessionCaError> {
         let mut leaves = lock(&self.leaves);
         if let Some(config) = leaves.get(host) {
             return Ok(config.clone().into());
         }
-        let config = Arc::new(self.leaf(host)?);
-        if leaves.len() >= KEPT {
+        let config = Arc::new(self.server_config(host)?);
+        if leaves.len() >= CACHED_HOSTS {
             leaves.clear();
         }
         leaves.insert(host.clone(), config.clone());
         Ok(config.into())
     }
 
-    fn leaf(&self, host: &Host) -> Result<ServerConfig, SessionCaError> {
+    fn server_config(&self, host: &Host) -> Result<ServerConfig, SessionCaError> {
         let name = match host {
             Host::Name(name) => name.clone(),
             Host::Address(address) => address.to_string(),
         };
-        let mut params = named("Vivarium sandbox, TLS opened");
+        let mut params = certificate_params("Vivarium sandbox, TLS opened");
         params.subject_alt_names = CertificateParams::new([name])?.subject_alt_names;
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -123,7 +123,7 @@ impl SessionCa {
         Ok(config)
     }
 
-    /// Speaks TLS to the real host; an error when it is not who it should be.
+    /// Connects with TLS to the real host; fails if its certificate is not trusted or not for `host`.
     pub(crate) async fn connect(&self, host: &Host, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let name = match host {
             Host::Name(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
@@ -133,12 +133,12 @@ impl SessionCa {
     }
 }
 
-fn named(name: &str) -> CertificateParams {
+fn certificate_params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
     params.not_before = OffsetDateTime::now_utc() - Duration::DAY;
-    params.not_after = params.not_before + LIFE;
+    params.not_after = params.not_before + VALIDITY;
     params
 }
 

@@ -1,4 +1,4 @@
-//! Bytes as they come from a peer, with those that were read ahead.
+//! A reader that can look at bytes before it consumes them.
 
 use std::{
     io,
@@ -8,53 +8,53 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 
-/// How much is read at a time while a head is being looked for.
+/// Bytes to read at a time while searching for the end of a head.
 const STEP: usize = 8 << 10;
 
-/// Why a head could not be read.
+/// Failure to read a head.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HeadError {
-    /// The peer closed, having said nothing or half of it.
+    /// The peer closed before the head was complete.
     #[error("the connection was closed in the middle of a head")]
     Closed,
-    /// No end within the limit.
+    /// The head does not end within the limit.
     #[error("the head is larger than {0} bytes")]
     TooLarge(usize),
-    /// The system said no.
-    #[error("cannot read")]
+    /// The connection failed.
+    #[error("cannot read from the connection")]
     Io(#[from] io::Error),
 }
 
-/// A reader that can look before it takes.
-pub(crate) struct Source<R> {
+/// A reader with a buffer of bytes that were read but not consumed.
+pub(crate) struct PeekReader<R> {
     reader: R,
     buffer: Vec<u8>,
 }
 
-impl<R: AsyncRead + Unpin> Source<R> {
+impl<R: AsyncRead + Unpin> PeekReader<R> {
     pub(crate) fn new(reader: R) -> Self {
         Self { reader, buffer: Vec::new() }
     }
 
-    /// What was read and not taken yet.
-    pub(crate) fn ahead(&self) -> &[u8] {
+    /// Returns the bytes that were read but not consumed.
+    pub(crate) fn buffered(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// Takes `count` of the bytes read ahead, or all of them.
+    /// Consumes and returns `count` buffered bytes, or all of them if there are fewer.
     pub(crate) fn take(&mut self, count: usize) -> Vec<u8> {
         let rest = self.buffer.split_off(count.min(self.buffer.len()));
         std::mem::replace(&mut self.buffer, rest)
     }
 
-    /// Reads more; 0 means that the peer has closed.
+    /// Reads more bytes into the buffer; returns 0 if the peer has closed.
     pub(crate) async fn fill(&mut self) -> io::Result<usize> {
         self.buffer.reserve(STEP);
         self.reader.read_buf(&mut self.buffer).await
     }
 
-    /// Reads until `count` bytes are there; false when the peer closed before that.
-    pub(crate) async fn has(&mut self, count: usize) -> io::Result<bool> {
+    /// Reads until `count` bytes are buffered; returns false if the peer closed before that.
+    pub(crate) async fn fill_to(&mut self, count: usize) -> io::Result<bool> {
         while self.buffer.len() < count {
             if self.fill().await? == 0 {
                 return Ok(false);
@@ -63,8 +63,8 @@ impl<R: AsyncRead + Unpin> Source<R> {
         Ok(true)
     }
 
-    /// Takes everything up to and with the first empty line.
-    pub(crate) async fn head(&mut self, limit: usize) -> Result<Vec<u8>, HeadError> {
+    /// Consumes and returns all bytes up to and including the first empty line.
+    pub(crate) async fn read_head(&mut self, limit: usize) -> Result<Vec<u8>, HeadError> {
         let mut searched = 0;
         loop {
             if let Some(at) = self.buffer[searched..].windows(4).position(|four| four == b"\r\n\r\n") {
@@ -81,7 +81,7 @@ impl<R: AsyncRead + Unpin> Source<R> {
         }
     }
 
-    /// Reads into `target`, from what was read ahead first.
+    /// Reads into `target`, from the buffer first.
     pub(crate) async fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
         if self.buffer.is_empty() {
             return self.reader.read(target).await;
@@ -91,7 +91,7 @@ impl<R: AsyncRead + Unpin> Source<R> {
         Ok(count)
     }
 
-    /// The same, for those who speak a protocol on it.
+    /// Reads like [`PeekReader::read`], for use as an `AsyncRead`.
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.buffer.is_empty() {
             return Pin::new(&mut self.reader).poll_read(context, into);
@@ -106,26 +106,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_head_ends_at_the_first_empty_line_however_it_arrives() {
+    async fn head_ends_at_the_first_empty_line_however_it_arrives() {
         let (mut peer, ours) = tokio::io::duplex(1);
-        let mut source = Source::new(ours);
+        let mut source = PeekReader::new(ours);
         let write = async move {
             use tokio::io::AsyncWriteExt as _;
             peer.write_all(b"GET / HTTP/1.1\r\na: b\r\n\r\nbody").await.unwrap();
         };
         let read = async {
-            assert_eq!(source.head(100).await.unwrap(), b"GET / HTTP/1.1\r\na: b\r\n\r\n");
-            assert!(source.has(4).await.unwrap() && !source.has(5).await.unwrap());
-            assert_eq!(source.ahead(), b"body");
+            assert_eq!(source.read_head(100).await.unwrap(), b"GET / HTTP/1.1\r\na: b\r\n\r\n");
+            assert!(source.fill_to(4).await.unwrap() && !source.fill_to(5).await.unwrap());
+            assert_eq!(source.buffered(), b"body");
         };
         tokio::join!(write, read);
     }
 
     #[tokio::test]
-    async fn a_head_over_the_limit_is_not_read_to_its_end() {
-        let mut endless = Source::new(tokio::io::repeat(b'a'));
-        assert!(matches!(endless.head(100).await, Err(HeadError::TooLarge(100))));
-        let mut cut = Source::new(&b"GET / HT"[..]);
-        assert!(matches!(cut.head(100).await, Err(HeadError::Closed)));
+    async fn head_over_the_limit_is_refused() {
+        let mut endless = PeekReader::new(tokio::io::repeat(b'a'));
+        assert!(matches!(endless.read_head(100).await, Err(HeadError::TooLarge(100))));
+        let mut cut = PeekReader::new(&b"GET / HT"[..]);
+        assert!(matches!(cut.read_head(100).await, Err(HeadError::Closed)));
     }
 }

@@ -1,4 +1,4 @@
-//! What agents ask, and what they are told.
+//! Handlers for open permission requests and questions, and for their answers.
 
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -9,12 +9,12 @@ use session::{PendingRequest, SessionError};
 
 use crate::error::ApiError;
 use crate::extract::{Json as Body, Path, Query};
-use crate::idempotency::Named;
-use crate::list::{ListQuery, cut, in_order};
+use crate::idempotency::IdempotentRequest;
+use crate::pagination::{ListQuery, natural_order, paginate};
 use crate::state::AppState;
 use crate::wire::{AnswersBody, PendingList, PermissionBody};
 
-/// `GET /v1/pending`: what any session waits for.
+/// `GET /v1/pending`: lists the open permission requests and questions of all sessions.
 #[utoipa::path(
     get,
     path = "/v1/pending",
@@ -30,7 +30,7 @@ pub(crate) async fn all_pending(
     listed(state.sessions.all_pending(), &query)
 }
 
-/// `GET /v1/sessions/{session_id}/pending`: what it waits for.
+/// `GET /v1/sessions/{session_id}/pending`: lists the open permission requests and questions of a session.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}/pending",
@@ -48,13 +48,14 @@ pub(crate) async fn pending(
 }
 
 fn listed(pending: Vec<PendingRequest>, query: &ListQuery) -> Result<Json<PendingList>, ApiError> {
-    let key =
-        |one: &PendingRequest| format!("{} {} {}", one.asked_at, one.session_id, in_order(&one.sequence.to_string()));
-    let (pending, next_cursor) = cut(pending, query, key)?;
+    let key = |one: &PendingRequest| {
+        format!("{} {} {}", one.asked_at, one.session_id, natural_order(&one.sequence.to_string()))
+    };
+    let (pending, next_cursor) = paginate(pending, query, key)?;
     Ok(Json(PendingList { pending, next_cursor }))
 }
 
-/// `POST …/permissions/{permission_id}/reply`: once; the second answer is a 409.
+/// `POST …/permissions/{permission_id}/reply`: answers a permission request; a second answer is a 409.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/permissions/{permission_id}/reply",
@@ -62,18 +63,19 @@ fn listed(pending: Vec<PendingRequest>, query: &ListQuery) -> Result<Json<Pendin
     tag = "pending",
     params(("session_id" = SessionId, Path), ("permission_id" = PermissionId, Path)),
     request_body = PermissionBody,
-    responses((status = 204, description = "The agent is told.")),
+    responses((status = 204, description = "The agent gets the answer.")),
 )]
 pub(crate) async fn permission(
     State(state): State<AppState>,
     Path((id, permission)): Path<(SessionId, PermissionId)>,
-    named: Option<Extension<Named>>,
+    idempotent: Option<Extension<IdempotentRequest>>,
     Body(body): Body<PermissionBody>,
 ) -> Result<StatusCode, ApiError> {
     match state.sessions.reply_permission(&id, &permission, body.reply).await {
-        Err(SessionError::PermissionNotPending(_)) if is_again(named.as_deref()) => {
-            let stands = state.sessions.permission(&id, &permission).await?;
-            let status = stands.filter(|stands| !has_reason(stands.metadata.as_ref())).map(|stands| stands.status);
+        Err(SessionError::PermissionNotPending(_)) if is_retry(idempotent.as_deref()) => {
+            let resolved = state.sessions.permission(&id, &permission).await?;
+            let status =
+                resolved.filter(|resolved| !has_reason(resolved.metadata.as_ref())).map(|resolved| resolved.status);
             let same = status == Some(body.reply.into());
             if same { Ok(StatusCode::NO_CONTENT) } else { Err(SessionError::PermissionNotPending(permission).into()) }
         }
@@ -81,7 +83,7 @@ pub(crate) async fn permission(
     }
 }
 
-/// `POST …/questions/{question_id}/reply`: once; the second answer is a 409.
+/// `POST …/questions/{question_id}/reply`: answers a question; a second answer is a 409.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/questions/{question_id}/reply",
@@ -89,60 +91,60 @@ pub(crate) async fn permission(
     tag = "pending",
     params(("session_id" = SessionId, Path), ("question_id" = QuestionId, Path)),
     request_body = AnswersBody,
-    responses((status = 204, description = "The agent is told.")),
+    responses((status = 204, description = "The agent gets the answer.")),
 )]
 pub(crate) async fn question(
     State(state): State<AppState>,
     Path((id, question)): Path<(SessionId, QuestionId)>,
-    named: Option<Extension<Named>>,
+    idempotent: Option<Extension<IdempotentRequest>>,
     Body(body): Body<AnswersBody>,
 ) -> Result<StatusCode, ApiError> {
     let outcome = state.sessions.reply_question(&id, &question, body.answers.clone()).await;
-    settled(&state, named.as_deref(), &id, outcome, Some(body.answers)).await
+    answered_or_repeated(&state, idempotent.as_deref(), &id, outcome, Some(body.answers)).await
 }
 
-/// `POST …/questions/{question_id}/reject`: nobody will answer it.
+/// `POST …/questions/{question_id}/reject`: rejects a question, which ends it without an answer.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/questions/{question_id}/reject",
     operation_id = "reject_question",
     tag = "pending",
     params(("session_id" = SessionId, Path), ("question_id" = QuestionId, Path)),
-    responses((status = 204, description = "The agent is told.")),
+    responses((status = 204, description = "The agent gets the answer.")),
 )]
 pub(crate) async fn reject(
     State(state): State<AppState>,
     Path((id, question)): Path<(SessionId, QuestionId)>,
-    named: Option<Extension<Named>>,
+    idempotent: Option<Extension<IdempotentRequest>>,
 ) -> Result<StatusCode, ApiError> {
     let outcome = state.sessions.reject_question(&id, &question).await;
-    settled(&state, named.as_deref(), &id, outcome, None).await
+    answered_or_repeated(&state, idempotent.as_deref(), &id, outcome, None).await
 }
 
-/// A question was answered: by this request, or by this very request before it was broken off.
-async fn settled(
+/// Returns success if this request answered the question, now or in its interrupted first run.
+async fn answered_or_repeated(
     state: &AppState,
-    named: Option<&Named>,
+    idempotent: Option<&IdempotentRequest>,
     id: &SessionId,
     outcome: Result<(), SessionError>,
     answers: Option<Vec<Vec<String>>>,
 ) -> Result<StatusCode, ApiError> {
     match outcome {
-        Err(SessionError::QuestionNotPending(question)) if is_again(named) => {
-            let stands = state.sessions.question(id, &question).await?;
-            let stands = stands.filter(|stands| !has_reason(stands.metadata.as_ref()));
-            let same = stands.is_some_and(|stands| stands.answers == answers);
+        Err(SessionError::QuestionNotPending(question)) if is_retry(idempotent) => {
+            let resolved = state.sessions.question(id, &question).await?;
+            let resolved = resolved.filter(|resolved| !has_reason(resolved.metadata.as_ref()));
+            let same = resolved.is_some_and(|resolved| resolved.answers == answers);
             if same { Ok(StatusCode::NO_CONTENT) } else { Err(SessionError::QuestionNotPending(question).into()) }
         }
         outcome => Ok(outcome.map(|()| StatusCode::NO_CONTENT)?),
     }
 }
 
-fn is_again(named: Option<&Named>) -> bool {
-    named.is_some_and(Named::is_again)
+fn is_retry(idempotent: Option<&IdempotentRequest>) -> bool {
+    idempotent.is_some_and(IdempotentRequest::is_retry)
 }
 
-/// Whether something was resolved for a reason, and by nobody.
+/// Returns whether the request was resolved without a person, for a recorded reason.
 fn has_reason(metadata: Option<&Value>) -> bool {
     metadata.is_some_and(|metadata| !metadata["reason"].is_null())
 }

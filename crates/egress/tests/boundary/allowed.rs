@@ -1,4 +1,4 @@
-//! What the policy allows goes through: whole, to the address that was found, and on the record.
+//! Allowed requests: forwarded completely, to the resolved address, and recorded.
 
 use rustls::crypto::ring;
 use serde_json::json;
@@ -9,16 +9,16 @@ use tokio::{
 
 use crate::{
     origin,
-    support::{Answer, Sandbox, allowing, read_head, soon},
+    support::{ProxyResponse, Sandbox, allowing, read_head, soon},
 };
 
 const NAME: &str = "files.example.com";
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nKeep-Alive: timeout=5\r\nX-Kept: yes\r\n\r\nhello";
 
-async fn sandbox(answer: &str) -> (Sandbox, origin::Seen) {
+async fn sandbox(response: &str) -> (Sandbox, origin::Seen) {
     let sandbox = Sandbox::new(allowing(&["files.example.com:443", "files.example.com:80"]));
-    sandbox.world.name(NAME, &["203.0.113.10"]);
-    let seen = origin::http(&sandbox.world, "203.0.113.10:80", answer).await;
+    sandbox.network.name(NAME, &["203.0.113.10"]);
+    let seen = origin::http(&sandbox.network, "203.0.113.10:80", response).await;
     (sandbox, seen)
 }
 
@@ -31,10 +31,10 @@ async fn tunnel(sandbox: &Sandbox) -> TcpStream {
 }
 
 #[tokio::test]
-async fn tls_goes_through_a_tunnel_and_is_recorded_when_it_ends() {
+async fn tls_tunnel_is_forwarded_and_recorded_at_its_end() {
     let (sandbox, _) = sandbox(HELLO).await;
-    let trust = origin::tls(&sandbox.world, "203.0.113.10:443", NAME, ring::default_provider()).await;
-    let mut stream = soon(trust.speak(tunnel(&sandbox).await, NAME)).await.unwrap();
+    let trust = origin::tls(&sandbox.network, "203.0.113.10:443", NAME, ring::default_provider()).await;
+    let mut stream = soon(trust.connect_tls(tunnel(&sandbox).await, NAME)).await.unwrap();
     let sent = vec![7; 3 << 20];
     let (mut reader, mut writer) = tokio::io::split(&mut stream);
     let write = async {
@@ -52,20 +52,20 @@ async fn tls_goes_through_a_tunnel_and_is_recorded_when_it_ends() {
     let (bytes, bytes_sent) = (data["bytes"].as_u64().unwrap(), data["bytes_sent"].as_u64().unwrap());
     assert!(bytes_sent > 3 << 20 && bytes - bytes_sent > 3 << 20, "{data}");
     assert!(data["duration_micros"].as_u64().unwrap() > 0 && data["error"].is_null(), "{data}");
-    assert_eq!(sandbox.world.called(), ["203.0.113.10:443"]);
+    assert_eq!(sandbox.network.called(), ["203.0.113.10:443"]);
     let totals = sandbox.egress.totals();
     assert_eq!((totals.allowed, totals.failed, totals.denied), (1, 0, 0));
     assert_eq!((totals.bytes_sent, totals.bytes_received), (bytes_sent, bytes - bytes_sent));
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_a_second_hello_gets_it() {
+async fn hello_retry_request_is_supported() {
     let (sandbox, _) = sandbox(HELLO).await;
     let mut provider = ring::default_provider();
-    // The client sends no key for this group at first, so the server has to ask again.
+    // The client's first hello has no key share for this group, so the server sends a retry.
     provider.kx_groups = vec![ring::kx_group::SECP384R1];
-    let trust = origin::tls(&sandbox.world, "203.0.113.10:443", NAME, provider).await;
-    let mut stream = soon(trust.speak(tunnel(&sandbox).await, NAME)).await.unwrap();
+    let trust = origin::tls(&sandbox.network, "203.0.113.10:443", NAME, provider).await;
+    let mut stream = soon(trust.connect_tls(tunnel(&sandbox).await, NAME)).await.unwrap();
     assert_eq!(stream.get_ref().1.handshake_kind(), Some(rustls::HandshakeKind::FullWithHelloRetryRequest));
     stream.write_all(b"hello").await.unwrap();
     let mut back = [0; 5];
@@ -74,15 +74,15 @@ async fn a_server_that_asks_for_a_second_hello_gets_it() {
 }
 
 #[tokio::test]
-async fn socks_carries_a_name_to_the_same_place() {
+async fn socks_tunnel_resolves_the_name_at_the_proxy() {
     let (sandbox, _) = sandbox(HELLO).await;
-    let trust = origin::tls(&sandbox.world, "203.0.113.10:443", NAME, ring::default_provider()).await;
+    let trust = origin::tls(&sandbox.network, "203.0.113.10:443", NAME, ring::default_provider()).await;
     let mut stream = sandbox.connect().await;
     stream.write_all(b"\x05\x01\x00\x05\x01\x00\x03\x11files.example.com\x01\xbb").await.unwrap();
-    let mut said = [0; 12];
-    soon(stream.read_exact(&mut said)).await.unwrap();
-    assert_eq!(said, [5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
-    let mut stream = soon(trust.speak(stream, NAME)).await.unwrap();
+    let mut reply = [0; 12];
+    soon(stream.read_exact(&mut reply)).await.unwrap();
+    assert_eq!(reply, [5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    let mut stream = soon(trust.connect_tls(stream, NAME)).await.unwrap();
     stream.write_all(b"hello").await.unwrap();
     let mut back = [0; 5];
     soon(stream.read_exact(&mut back)).await.unwrap();
@@ -92,10 +92,10 @@ async fn socks_carries_a_name_to_the_same_place() {
 }
 
 #[tokio::test]
-async fn a_plain_request_arrives_without_what_was_for_the_proxy() {
+async fn plain_request_is_forwarded_without_hop_by_hop_headers() {
     let (sandbox, seen) = sandbox(HELLO).await;
-    let answer = sandbox
-        .say(
+    let response = sandbox
+        .send(
             "GET http://files.example.com/a/b?c=d HTTP/1.1\r\nHost: Files.Example.com\r\nUser-Agent: test\r\n\
              Proxy-Connection: keep-alive\r\nProxy-Authorization: Basic eA==\r\nConnection: keep-alive, X-Hop\r\n\
              X-Hop: 1\r\nTE: trailers\r\n\r\n",
@@ -106,17 +106,17 @@ async fn a_plain_request_arrives_without_what_was_for_the_proxy() {
         ["GET /a/b?c=d HTTP/1.1\r\nhost: files.example.com\r\nuser-agent: test\r\nconnection: close\r\n\r\n"]
     );
     let expected = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nx-kept: yes\r\nconnection: close\r\n\r\nhello";
-    assert_eq!(answer.text(), expected);
+    assert_eq!(response.text(), expected);
     let data = sandbox.record("egress.allowed").await;
     assert_eq!((&data["method"], &data["path"]), (&json!("GET"), &json!("/a/b")));
 }
 
 #[tokio::test]
-async fn a_body_arrives_in_the_frame_it_came_in() {
+async fn request_body_keeps_its_framing() {
     let (sandbox, seen) = sandbox(HELLO).await;
     let head = "POST http://files.example.com/ HTTP/1.1\r\nHost: files.example.com\r\n";
-    sandbox.say(format!("{head}Content-Length: 3\r\n\r\nabc")).await;
-    sandbox.say(format!("{head}Transfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\nt: 1\r\n\r\n")).await;
+    sandbox.send(format!("{head}Content-Length: 3\r\n\r\nabc")).await;
+    sandbox.send(format!("{head}Transfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\nt: 1\r\n\r\n")).await;
     let seen = seen.now();
     assert!(seen[0].ends_with("content-length: 3\r\nconnection: close\r\n\r\nabc"), "{}", seen[0]);
     let chunked = "transfer-encoding: chunked\r\nconnection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
@@ -124,20 +124,20 @@ async fn a_body_arrives_in_the_frame_it_came_in() {
 }
 
 #[tokio::test]
-async fn an_answer_ends_where_its_frame_says_for_every_client() {
+async fn response_framing_fits_the_client_version() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     let (sandbox, _) = sandbox(chunked).await;
-    let new = sandbox.say("GET http://files.example.com/ HTTP/1.1\r\nHost: files.example.com\r\n\r\n").await;
+    let new = sandbox.send("GET http://files.example.com/ HTTP/1.1\r\nHost: files.example.com\r\n\r\n").await;
     assert_eq!(new.body(), "5\r\nhello\r\n0\r\n\r\n");
-    let old = sandbox.say("GET http://files.example.com/ HTTP/1.0\r\n\r\n").await;
+    let old = sandbox.send("GET http://files.example.com/ HTTP/1.0\r\n\r\n").await;
     assert_eq!(old.body(), "hello");
     assert!(!old.text().contains("transfer-encoding"));
 }
 
 #[tokio::test]
-async fn a_client_that_waits_to_be_told_may_go_on() {
+async fn expect_100_continue_is_relayed() {
     let (sandbox, _) = sandbox(HELLO).await;
-    let listener = sandbox.world.host("203.0.113.10:80").await;
+    let listener = sandbox.network.host("203.0.113.10:80").await;
     let mut client = sandbox.connect().await;
     let head = "PUT http://files.example.com/ HTTP/1.1\r\nHost: files.example.com\r\nExpect: 100-continue\r\n\
                 Content-Length: 5\r\n\r\n";
@@ -150,34 +150,34 @@ async fn a_client_that_waits_to_be_told_may_go_on() {
     let mut body = [0; 5];
     soon(host.read_exact(&mut body)).await.unwrap();
     host.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
-    assert_eq!(Answer::read(client).await.status(), Some(204));
+    assert_eq!(ProxyResponse::read(client).await.status(), Some(204));
 }
 
 #[tokio::test]
-async fn what_is_allowed_but_not_there_is_said_to_be_so() {
+async fn unreachable_allowed_host_is_a_502() {
     let (sandbox, _) = sandbox(HELLO).await;
     let request = "CONNECT files.example.com:443 HTTP/1.1\r\nHost: files.example.com:443\r\n\r\n";
-    let answer = sandbox.say(request).await;
-    assert_eq!(answer.status(), Some(502));
-    assert!(answer.body().starts_with("viv: `files.example.com` port 443 is allowed but cannot be reached"));
+    let response = sandbox.send(request).await;
+    assert_eq!(response.status(), Some(502));
+    assert!(response.body().starts_with("viv: `files.example.com` port 443 is allowed but cannot be reached"));
     let data = sandbox.record("egress.allowed").await;
     assert_eq!(data["error"], "connection refused");
 }
 
 #[tokio::test]
-async fn an_allowed_name_that_does_not_exist_is_on_the_record_too() {
+async fn allowed_name_that_does_not_exist_is_recorded() {
     let sandbox = Sandbox::new(allowing(&["*.example.com:80"]));
-    let answer = sandbox.say("GET http://gone.example.com/ HTTP/1.1\r\nHost: gone.example.com\r\n\r\n").await;
-    assert_eq!(answer.status(), Some(502));
+    let response = sandbox.send("GET http://gone.example.com/ HTTP/1.1\r\nHost: gone.example.com\r\n\r\n").await;
+    assert_eq!(response.status(), Some(502));
     let data = sandbox.record("egress.allowed").await;
     assert_eq!((&data["host"], &data["address"]), (&json!("gone.example.com"), &json!(null)));
-    assert_eq!(data["error"], "its name was not found (no such name)");
+    assert_eq!(data["error"], "the name was not found (no such name)");
 }
 
 #[tokio::test]
-async fn a_listed_address_is_reached_without_a_server_name() {
+async fn listed_address_needs_no_server_name() {
     let sandbox = Sandbox::new(allowing(&["203.0.113.10:443"]));
-    origin::echo(&sandbox.world, "203.0.113.10:443").await;
+    origin::echo(&sandbox.network, "203.0.113.10:443").await;
     let mut stream = sandbox.connect().await;
     stream.write_all(b"CONNECT 203.0.113.10:443 HTTP/1.1\r\nHost: 203.0.113.10:443\r\n\r\n").await.unwrap();
     read_head(&mut stream).await;
@@ -185,5 +185,5 @@ async fn a_listed_address_is_reached_without_a_server_name() {
     stream.write_all(&hello).await.unwrap();
     let mut back = vec![0; hello.len()];
     soon(stream.read_exact(&mut back)).await.unwrap();
-    assert!(back == hello && sandbox.world.looked_up().is_empty());
+    assert!(back == hello && sandbox.network.looked_up().is_empty());
 }

@@ -1,84 +1,88 @@
-//! What can be made out of bytes that are no request.
+//! A best-effort reading of an invalid request, for its record.
 //!
-//! They are refused whatever is in them; this is for the record alone, so that whoever reads it can see what was
-//! tried. Nothing is decided by it, and nothing of it is sent anywhere.
+//! Invalid requests are always refused. The record shows a person the probable destination. Nothing is decided by it,
+//! and nothing of it is sent anywhere.
 
 use std::net::Ipv4Addr;
 
 use policy::Endpoint;
 
-/// Stands for a host that cannot be made out.
-const NOBODY: &str = "?";
-/// Bytes of a head that are looked at: the lines that name a host come first.
-const LOOKED_AT: usize = 8 << 10;
+/// The host in the record if the host cannot be read.
+const UNKNOWN_HOST: &str = "?";
+/// Bytes of a head to look at. The lines that name the host come first.
+const SNIFF_BYTES: usize = 8 << 10;
 
-/// What somebody seems to ask for.
+/// The probable content of an invalid request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Glimpse {
+pub(crate) struct SniffedRequest {
     pub(crate) method: String,
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) path: Option<String>,
 }
 
-impl Glimpse {
-    /// Something in a protocol of which nothing more is known.
-    pub(crate) fn of_protocol(name: &str) -> Self {
-        Self { method: name.to_owned(), host: NOBODY.to_owned(), port: 0, path: None }
+impl SniffedRequest {
+    /// Returns a request of which only the protocol is known.
+    pub(crate) fn from_protocol(name: &str) -> Self {
+        Self { method: name.to_owned(), host: UNKNOWN_HOST.to_owned(), port: 0, path: None }
     }
 
-    /// The head of a request, as far as there is one.
-    pub(crate) fn of_head(head: &[u8]) -> Self {
-        let text = legible(&head[..head.len().min(LOOKED_AT)]);
+    /// Reads as much as possible of an invalid or incomplete request head.
+    pub(crate) fn from_head(head: &[u8]) -> Self {
+        let text = printable(&head[..head.len().min(SNIFF_BYTES)]);
         let mut lines = text.split(['\r', '\n']).filter(|line| !line.is_empty());
         let mut words = lines.next().unwrap_or_default().split([' ', '\t']).filter(|word| !word.is_empty());
-        let (method, target) = (words.next().unwrap_or(NOBODY), words.next().unwrap_or_default());
-        let glimpse = Self { method: method.to_owned(), ..Self::of_protocol("") };
+        let (method, target) = (words.next().unwrap_or(UNKNOWN_HOST), words.next().unwrap_or_default());
+        let sniffed = Self { method: method.to_owned(), ..Self::from_protocol("") };
         if let Some((scheme, rest)) = target.split_once("://") {
             let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-            return glimpse.named(authority, usual_port(scheme)).asking(path);
+            return sniffed.with_authority(authority, usual_port(scheme)).with_path(path);
         }
         if method.eq_ignore_ascii_case("connect") {
-            return glimpse.named(target, 0);
+            return sniffed.with_authority(target, 0);
         }
         let host = lines.find_map(|line| {
             let (name, value) = line.split_once(':')?;
             name.trim().eq_ignore_ascii_case("host").then_some(value.trim())
         });
-        glimpse.named(host.unwrap_or_default(), 80).asking(target)
+        sniffed.with_authority(host.unwrap_or_default(), 80).with_path(target)
     }
 
-    /// A request of SOCKS4, as far as it has come: version, command, port, address; then a user, and for a name that.
-    pub(crate) fn of_socks4(bytes: &[u8]) -> Self {
-        let glimpse = Self::of_protocol("SOCKS4");
-        let Some([_, _, high, low, a, b, c, d]) = bytes.first_chunk::<8>() else { return glimpse };
+    /// Reads a SOCKS4 request, possibly incomplete: version, command, port, address, user, and for SOCKS4a a name.
+    pub(crate) fn from_socks4(bytes: &[u8]) -> Self {
+        let sniffed = Self::from_protocol("SOCKS4");
+        let Some([_, _, high, low, a, b, c, d]) = bytes.first_chunk::<8>() else { return sniffed };
         let port = u16::from_be_bytes([*high, *low]);
         let is_name = [a, b, c] == [&0, &0, &0] && *d != 0;
         let host = if is_name {
-            bytes[8..].split(|byte| *byte == 0).nth(1).map(legible)
+            bytes[8..].split(|byte| *byte == 0).nth(1).map(printable)
         } else {
             Some(Ipv4Addr::new(*a, *b, *c, *d).to_string())
         };
-        Self { host: host.filter(|host| !host.is_empty()).unwrap_or(glimpse.host), port, ..Self::of_protocol("SOCKS4") }
+        Self {
+            host: host.filter(|host| !host.is_empty()).unwrap_or(sniffed.host),
+            port,
+            ..Self::from_protocol("SOCKS4")
+        }
     }
 
-    /// The same, in a tunnel to `endpoint` that was opened.
-    pub(crate) fn inside(self, endpoint: &Endpoint) -> Self {
+    /// Returns the request with the host and port of the intercepted tunnel.
+    pub(crate) fn in_tunnel_to(self, endpoint: &Endpoint) -> Self {
         Self { host: endpoint.host.to_string(), port: endpoint.port, ..self }
     }
 
-    fn named(self, authority: &str, usual_port: u16) -> Self {
-        // A user stands before it, maybe with a password.
+    fn with_authority(self, authority: &str, usual_port: u16) -> Self {
+        // Drops `user:password@`.
         let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         let (host, port) = match authority.rsplit_once(':') {
-            // The colons of an address in brackets part nothing.
+            // A colon inside brackets belongs to an IPv6 address.
             Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(0)),
             _ => (authority, usual_port),
         };
         if host.is_empty() { self } else { Self { host: host.to_owned(), port, ..self } }
     }
 
-    fn asking(self, path: &str) -> Self {
+    fn with_path(self, path: &str) -> Self {
         Self { path: path.starts_with('/').then(|| path.to_owned()), ..self }
     }
 }
@@ -91,8 +95,8 @@ fn usual_port(scheme: &str) -> u16 {
     }
 }
 
-/// Bytes as a text that does no harm where it is shown; line ends stay.
-fn legible(bytes: &[u8]) -> String {
+/// Returns the bytes as text without control characters, except line ends and tabs.
+fn printable(bytes: &[u8]) -> String {
     let harmless = |letter: char| if letter.is_control() && !"\r\n\t".contains(letter) { '\u{fffd}' } else { letter };
     String::from_utf8_lossy(bytes).chars().map(harmless).collect()
 }
@@ -105,12 +109,12 @@ mod tests {
 
     #[track_caller]
     fn check(head: &str, method: &str, host: &str, port: u16, path: Option<&str>) {
-        let expected = Glimpse { method: method.into(), host: host.into(), port, path: path.map(str::to_owned) };
-        assert_eq!(Glimpse::of_head(head.as_bytes()), expected, "{head:?}");
+        let expected = SniffedRequest { method: method.into(), host: host.into(), port, path: path.map(str::to_owned) };
+        assert_eq!(SniffedRequest::from_head(head.as_bytes()), expected, "{head:?}");
     }
 
     #[test]
-    fn a_head_is_made_out_as_far_as_it_goes() {
+    fn head_is_read_as_far_as_possible() {
         check("CONNECT a.example:443 HTTP/1.1\r\n", "CONNECT", "a.example", 443, None);
         check("CONNECT a.example HTTP/1.1\r\n", "CONNECT", "a.example", 0, None);
         check("CONNECT a.example:99999 HTTP/1.1\r\n", "CONNECT", "a.example", 0, None);
@@ -124,8 +128,8 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_socks4_names_an_address_or_a_host() {
-        let of = |bytes: &[u8]| (Glimpse::of_socks4(bytes).host, Glimpse::of_socks4(bytes).port);
+    fn socks4_request_has_an_address_or_a_name() {
+        let of = |bytes: &[u8]| (SniffedRequest::from_socks4(bytes).host, SniffedRequest::from_socks4(bytes).port);
         assert_eq!(of(b"\x04\x01\x00\x50\xcb\x00\x71\x07me\0"), ("203.0.113.7".into(), 80));
         assert_eq!(of(b"\x04\x01\x01\xbb\0\0\0\x01me\0a.example\0"), ("a.example".into(), 443));
         assert_eq!(of(b"\x04\x01"), ("?".into(), 0));
@@ -133,9 +137,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_looked_at_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            for glimpse in [Glimpse::of_head(&bytes), Glimpse::of_socks4(&bytes)] {
-                prop_assert!(!glimpse.host.contains(char::is_control) && !glimpse.host.is_empty());
+        fn any_bytes_are_sniffed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            for sniffed in [SniffedRequest::from_head(&bytes), SniffedRequest::from_socks4(&bytes)] {
+                prop_assert!(!sniffed.host.contains(char::is_control) && !sniffed.host.is_empty());
             }
         }
     }

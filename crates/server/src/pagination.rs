@@ -1,5 +1,6 @@
-//! Lists by page: what comes behind a place in the order of the list, so that nothing is shown twice or left out when the
-//! list grows or shrinks between two pages.
+//! Pagination of lists with a cursor.
+//!
+//! A cursor is a position in the order of the list. So no item is repeated or skipped if the list changes between pages.
 
 use protocol::ProblemCode;
 use serde::Deserialize;
@@ -8,26 +9,26 @@ use utoipa::IntoParams;
 use crate::error::ApiError;
 use crate::wire::signed;
 
-/// What any list can be asked.
+/// The query of any list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
-    /// At most this many; all of them when not given.
+    /// Most items to return; all items if absent.
     #[serde(default, deserialize_with = "signed")]
     pub(crate) limit: Option<u64>,
-    /// `nextCursor` of the page before.
+    /// `nextCursor` of the previous page.
     pub(crate) cursor: Option<String>,
 }
 
 impl ListQuery {
-    /// How many are wanted.
+    /// Returns the limit, at least 1.
     pub(crate) fn limit(&self) -> usize {
         self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX).max(1)
     }
 }
 
-/// The page of `all` that is asked for, and the cursor of the next one. `key` orders the list, and is another for each.
-pub(crate) fn cut<T>(
+/// Returns the requested page of `all` and the cursor of the next page. `key` orders the list and must be unique.
+pub(crate) fn paginate<T>(
     mut all: Vec<T>,
     query: &ListQuery,
     key: impl Fn(&T) -> String,
@@ -35,18 +36,17 @@ pub(crate) fn cut<T>(
     if query.limit.is_none() && query.cursor.is_none() {
         return Ok((all, None));
     }
-    let behind = query.cursor.as_deref().map(read).transpose()?;
+    let start = query.cursor.as_deref().map(decode_cursor).transpose()?;
     all.sort_by_cached_key(&key);
-    all.retain(|item| behind.as_ref().is_none_or(|behind| key(item) > *behind));
-    let goes_on = all.len() > query.limit();
+    all.retain(|item| start.as_ref().is_none_or(|start| key(item) > *start));
+    let has_more = all.len() > query.limit();
     all.truncate(query.limit());
-    // A page of nothing ends where it began.
-    let last = all.last().map(&key).or(behind).filter(|_| goes_on);
-    Ok((all, last.map(|last| written(&last))))
+    let last = all.last().map(&key).or(start).filter(|_| has_more);
+    Ok((all, last.map(|last| encode_cursor(&last))))
 }
 
-/// A text whose numbers are ordered as numbers.
-pub(crate) fn in_order(text: &str) -> String {
+/// Returns a key for `text` that orders numbers in it by value.
+pub(crate) fn natural_order(text: &str) -> String {
     let mut ordered = String::with_capacity(text.len() + 20);
     let mut digits = String::new();
     for letter in text.chars().chain(['\0']) {
@@ -64,13 +64,13 @@ pub(crate) fn in_order(text: &str) -> String {
     ordered
 }
 
-/// A cursor has no meaning for who holds it, and needs no quoting in a query.
-fn written(key: &str) -> String {
+/// Encodes a key as an opaque cursor that needs no quoting in a URL.
+fn encode_cursor(key: &str) -> String {
     key.bytes().fold("k".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-fn read(cursor: &str) -> Result<String, ApiError> {
-    let refused = || ApiError::new(ProblemCode::InvalidRequest, "`cursor` is no place in the list");
+fn decode_cursor(cursor: &str) -> Result<String, ApiError> {
+    let refused = || ApiError::new(ProblemCode::InvalidRequest, "invalid `cursor`");
     let digits = cursor.strip_prefix('k').filter(|digits| {
         let plain = digits.bytes().all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit));
         plain && digits.len() % 2 == 0
@@ -87,14 +87,14 @@ mod tests {
 
     fn page(all: &[&str], limit: u64, cursor: Option<String>) -> (Vec<String>, Option<String>) {
         let all = all.iter().map(|item| (*item).to_owned()).collect();
-        cut(all, &ListQuery { limit: Some(limit), cursor }, |item| in_order(item)).unwrap()
+        paginate(all, &ListQuery { limit: Some(limit), cursor }, |item| natural_order(item)).unwrap()
     }
 
     #[test]
-    fn pages_go_on_where_they_ended_whatever_becomes_of_the_list() {
+    fn next_page_continues_after_changes_of_the_list() {
         let (first, next) = page(&["per_1_1", "per_1_10", "per_1_2", "per_1_9"], 2, None);
         assert_eq!(first, ["per_1_1", "per_1_2"]);
-        // The one behind which it goes on is gone, and one that was shown is back.
+        // The item at the cursor is gone, and an item of the first page is back.
         let (second, next) = page(&["per_1_1", "per_1_10", "per_1_9", "per_1_11"], 2, next);
         assert_eq!(second, ["per_1_9", "per_1_10"]);
         let (third, next) = page(&["per_1_1", "per_1_10", "per_1_9", "per_1_11"], 2, next);
@@ -102,16 +102,16 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_one_at_least() {
+    fn page_has_at_least_one_item() {
         let (page, next) = page(&["a", "b"], 0, None);
         assert_eq!((page.len(), next.is_some()), (1, true));
     }
 
     #[test]
-    fn what_is_no_cursor_is_refused() {
+    fn invalid_cursor_is_refused() {
         for bad in ["", "7", "k7", "kzz", "k+1", "kff", "ké"] {
             let query = ListQuery { limit: None, cursor: Some(bad.to_owned()) };
-            assert!(cut(vec![0], &query, ToString::to_string).is_err(), "{bad}");
+            assert!(paginate(vec![0], &query, ToString::to_string).is_err(), "{bad}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A page of events, in bounded memory whatever is in the journal.
+//! Pages of a session's events, in bounded memory.
 
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
@@ -7,35 +7,40 @@ use session::SessionError;
 use store::Journal;
 
 use crate::error::ApiError;
+use crate::event_filter::EventFilter;
 use crate::state::AppState;
-use crate::vocabulary::EventFilter;
 
-/// Events of a page nobody gave a limit for, and of the largest anybody can ask for.
+/// Events in a page without a limit, and the largest limit.
 const DEFAULT_EVENTS: usize = 1000;
 const MAX_EVENTS: usize = 10_000;
-/// A page that has grown this large ends early, and says that there is more.
+/// A page of this size ends early with `hasMore`.
 pub(crate) const MAX_BYTES: usize = 8 << 20;
-/// So many events are read at a time.
+/// Events to read at a time.
 const STEP: usize = 64;
 
-/// What of events a client is served.
+/// The events, and the parts of them, that a client gets.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Show {
-    /// Which of them.
-    pub(crate) events: EventFilter,
-    /// With what the agent printed itself.
-    pub(crate) raw: bool,
+pub(crate) struct EventView {
+    /// The event filter.
+    pub(crate) filter: EventFilter,
+    /// Whether to include the agent's raw output.
+    pub(crate) include_raw: bool,
 }
 
-impl Show {
-    /// What a client asked for, or else what the server was started with.
-    pub(crate) fn of(state: &AppState, events: Option<EventFilter>, raw: Option<bool>) -> Self {
-        Self { events: events.unwrap_or(state.config.events), raw: raw.unwrap_or(false) }
+impl EventView {
+    /// Returns the view that a client asked for; the server's default where it asked for none.
+    pub(crate) fn new(state: &AppState, events: Option<EventFilter>, raw: Option<bool>) -> Self {
+        Self { filter: events.unwrap_or(state.config.events), include_raw: raw.unwrap_or(false) }
     }
 }
 
-/// The events after `offset` as `{"events": […], "hasMore": …}`.
-pub(crate) fn read(journal: &dyn Journal, offset: u64, limit: Option<u64>, show: Show) -> Result<Response, ApiError> {
+/// Returns the events after `offset` as `{"events": […], "hasMore": …}`.
+pub(crate) fn read(
+    journal: &dyn Journal,
+    offset: u64,
+    limit: Option<u64>,
+    view: EventView,
+) -> Result<Response, ApiError> {
     let limit = self::limit(limit);
     let last = *journal.last().borrow();
     let (mut body, mut seen, mut count) = (Vec::from(br#"{"events":["#), offset, 0);
@@ -46,14 +51,14 @@ pub(crate) fn read(journal: &dyn Journal, offset: u64, limit: Option<u64>, show:
         }
         for event in events {
             seen = event.sequence;
-            if !show.events.has(&event) {
+            if !view.filter.includes(&event) {
                 continue;
             }
             if count > 0 {
                 body.push(b',');
             }
             count += 1;
-            body.extend(encode(event, show.raw).into_bytes());
+            body.extend(encode(event, view.include_raw).into_bytes());
             if body.len() > MAX_BYTES {
                 break 'page;
             }
@@ -63,13 +68,13 @@ pub(crate) fn read(journal: &dyn Journal, offset: u64, limit: Option<u64>, show:
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// So many events a page has at most, if a client asks for `limit`.
+/// Returns the most events of a page for the requested `limit`.
 pub(crate) fn limit(limit: Option<u64>) -> usize {
     limit.map_or(DEFAULT_EVENTS, |limit| usize::try_from(limit).unwrap_or(MAX_EVENTS).clamp(1, MAX_EVENTS))
 }
 
-/// Whether the session has ended, and nothing is recorded after `offset`.
-pub(crate) fn is_over(journal: &dyn Journal, offset: u64) -> Result<bool, ApiError> {
+/// Returns whether the session has ended and has no events after `offset`.
+pub(crate) fn has_ended(journal: &dyn Journal, offset: u64) -> Result<bool, ApiError> {
     let last = *journal.last().borrow();
     if offset < last {
         return Ok(false);
@@ -78,11 +83,11 @@ pub(crate) fn is_over(journal: &dyn Journal, offset: u64) -> Result<bool, ApiErr
     Ok(end.first().is_some_and(|event| matches!(event.draft.body, EventBody::SessionEnded(_))))
 }
 
-/// One event as JSON; what the agent printed only when asked for.
+/// Returns an event as JSON, with the agent's raw output if `include_raw`.
 pub(crate) fn encode(mut event: Event, include_raw: bool) -> String {
     if !include_raw {
         event.draft.raw = None;
     }
-    // Events come from JSON and go back to it: they always serialize.
+    // Events always serialize, because they were parsed from JSON.
     serde_json::to_string(&event).unwrap_or_default()
 }

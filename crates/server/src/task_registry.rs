@@ -1,9 +1,9 @@
-//! Tasks that were handed in over the API.
+//! The tasks that were created over the API.
 //!
-//! A task is a session, and has its id; what is known of it is in a file of its own, written before the caller hears that
-//! it was taken. A task whose server was killed is told as `interrupted`.
+//! A task runs in a session with the same id. Its state is one file, written before the caller gets the response. A task
+//! whose server was killed has the status `interrupted`.
 //!
-//! Not here: what a task can say and how it is done (whoever starts the server hands in a [`TaskRunner`]).
+//! Not here: parsing and running tasks ([`TaskRunner`], given by the program that starts the server).
 
 use std::collections::HashSet;
 use std::io;
@@ -22,24 +22,23 @@ use utoipa::ToSchema;
 
 use crate::error::ApiError;
 
-/// A task that is being done; in the end, what came of it.
+/// A running task; returns its report.
 pub type TaskRun = Pin<Box<dyn Future<Output = Value> + Send>>;
 
-/// What a [`TaskRunner`] does: looks at a task and refuses it, or gives its name and how it is done in the session of that id,
-/// which is made as the options of its caller say.
+/// Checks a task, and returns its name and the future that runs it in the session with this id and these options.
 pub type RunTask = dyn Fn(SessionId, Value, &SessionOptions) -> Result<(String, TaskRun), Box<Problem>> + Send + Sync;
 
-/// Does tasks.
+/// Runs tasks.
 #[derive(Clone)]
 pub struct TaskRunner(pub Arc<RunTask>);
 
 impl std::fmt::Debug for TaskRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tasker")
+        f.write_str("TaskRunner")
     }
 }
 
-/// How a task stands.
+/// The status of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TaskStatus {
@@ -47,15 +46,15 @@ pub(crate) enum TaskStatus {
     Passed,
     Failed,
     Stopped,
-    /// Its server was killed.
+    /// The server was killed while the task ran.
     Interrupted,
 }
 
-/// What is known of a task.
+/// The state of a task.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TaskInfo {
-    /// Also the id of the session it is done in.
+    /// Also the id of its session.
     pub(crate) task_id: SessionId,
     name: String,
     status: TaskStatus,
@@ -63,28 +62,28 @@ pub(crate) struct TaskInfo {
     created_at: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ended_at: Option<i64>,
-    /// What came of it, as `viv --json task` prints it.
+    /// The report, as `viv --json task` prints it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     report: Option<Value>,
 }
 
-/// Every task of a data directory.
+/// The tasks of a data directory.
 #[derive(Debug, Clone)]
-pub(crate) struct Tasks {
+pub(crate) struct TaskRegistry {
     folder: PathBuf,
     running: Arc<Mutex<HashSet<SessionId>>>,
     tracker: TaskTracker,
 }
 
-impl Tasks {
+impl TaskRegistry {
     pub(crate) fn new(folder: PathBuf) -> Self {
         Self { folder, running: Arc::default(), tracker: TaskTracker::new() }
     }
 
-    /// Takes a task and begins it. One that is there already stays as it is.
+    /// Starts a task and returns its state. An existing task is returned unchanged.
     pub(crate) fn begin(&self, id: SessionId, name: String, run: TaskRun) -> Result<TaskInfo, ApiError> {
-        if let Some(there) = self.get(&id)? {
-            return Ok(there);
+        if let Some(existing) = self.get(&id)? {
+            return Ok(existing);
         }
         let created_at = Timestamp::now().as_millisecond();
         let status = TaskStatus::Running;
@@ -92,7 +91,7 @@ impl Tasks {
         self.running().insert(id);
         if let Err(error) = self.write(&info) {
             self.running().remove(&info.task_id);
-            return Err(not_kept(&error));
+            return Err(storage_error(&error));
         }
         let (this, mut done) = (self.clone(), info.clone());
         self.tracker.spawn(async move {
@@ -104,32 +103,32 @@ impl Tasks {
             };
             (done.ended_at, done.report) = (Some(Timestamp::now().as_millisecond()), Some(report));
             if let Err(error) = this.write(&done) {
-                tracing::error!(task = %done.task_id, %error, "cannot keep what came of a task");
+                tracing::error!(task = %done.task_id, %error, "cannot store the report of a task");
             }
             this.running().remove(&done.task_id);
         });
         Ok(info)
     }
 
-    /// One task.
+    /// Returns a task; `None` if it does not exist.
     pub(crate) fn get(&self, id: &SessionId) -> Result<Option<TaskInfo>, ApiError> {
-        // Looked at first: a task that ends in between has its report written before it is no longer here.
+        // Checked before the file: a task that ends in between writes its report before it leaves `running`.
         let runs = self.running().contains(id);
         match std::fs::read(self.folder.join(format!("{id}.json"))) {
             Ok(bytes) => {
                 let read = serde_json::from_slice::<TaskInfo>(&bytes);
-                let mut info = read.map_err(|error| not_kept(&io::Error::other(error)))?;
+                let mut info = read.map_err(|error| storage_error(&io::Error::other(error)))?;
                 if info.status == TaskStatus::Running && !runs {
                     info.status = TaskStatus::Interrupted;
                 }
                 Ok(Some(info))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(not_kept(&error)),
+            Err(error) => Err(storage_error(&error)),
         }
     }
 
-    /// All of them, without their reports.
+    /// Returns all tasks without their reports, oldest first.
     pub(crate) fn list(&self) -> Result<Vec<TaskInfo>, ApiError> {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -142,7 +141,7 @@ impl Tasks {
         Ok(all)
     }
 
-    /// Under another name first, so that there is never half a file.
+    /// Writes the file under a temporary name first, so that it is never incomplete.
     fn write(&self, info: &TaskInfo) -> io::Result<()> {
         std::fs::create_dir_all(&self.folder)?;
         let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
@@ -157,11 +156,11 @@ impl Tasks {
     }
 }
 
-/// What orders tasks: when they were handed in.
+/// Returns the sort key of a task: its creation time.
 pub(crate) fn order(info: &TaskInfo) -> String {
     format!("{:020} {}", info.created_at, info.task_id)
 }
 
-fn not_kept(error: &io::Error) -> ApiError {
-    ApiError::unkept("what is known of the task cannot be kept or read", error)
+fn storage_error(error: &io::Error) -> ApiError {
+    ApiError::storage("cannot store or read the task", error)
 }

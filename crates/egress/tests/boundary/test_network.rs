@@ -1,7 +1,7 @@
-//! An internet of a few hosts with public addresses, each of them a listener on loopback.
+//! A simulated network of a few hosts with public addresses, each of them a listener on loopback.
 //!
-//! The proxy sees the public addresses, judges them as it always does, and asks to connect to them; only then
-//! they turn out to be next door. So nothing of the proxy has to be switched off for a test.
+//! The proxy sees and checks the public addresses. Only the final connect is redirected to loopback, so no check of the
+//! proxy has to be switched off for a test.
 
 use std::{
     collections::HashMap,
@@ -18,9 +18,9 @@ use tokio::{
     task::JoinSet,
 };
 
-/// The internet of a test, which also remembers what was asked of it.
+/// The network of a test. It also records lookups and connections.
 #[derive(Default)]
-pub(crate) struct World {
+pub(crate) struct TestNetwork {
     names: Mutex<HashMap<String, Vec<IpAddr>>>,
     hosts: Mutex<HashMap<SocketAddr, SocketAddr>>,
     own: Mutex<Vec<IpAddr>>,
@@ -30,7 +30,7 @@ pub(crate) struct World {
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// Lookups that are under way, and whether they are held up.
+/// The running lookups, and whether they are blocked.
 #[derive(Default)]
 struct Lookups {
     held: watch::Sender<bool>,
@@ -38,36 +38,36 @@ struct Lookups {
     most: Mutex<usize>,
 }
 
-impl World {
-    /// Holds every lookup up until it is let go.
+impl TestNetwork {
+    /// Blocks or unblocks all lookups.
     pub(crate) fn hold_lookups(&self, held: bool) {
         self.lookups.held.send_replace(held);
     }
 
-    /// Returns when so many lookups are under way at once.
+    /// Returns when `count` lookups are running.
     pub(crate) async fn lookups_running(&self, count: usize) {
         self.lookups.running.subscribe().wait_for(|running| *running == count).await.unwrap();
     }
 
-    /// How many lookups were ever under way at once.
+    /// Returns the most lookups that ran at the same time.
     pub(crate) fn most_lookups(&self) -> usize {
         *self.lookups.most.lock().unwrap()
     }
 
-    /// Gives a name its addresses, in place of those it had.
+    /// Sets the addresses of a name.
     pub(crate) fn name(&self, name: &str, addresses: &[&str]) {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
         self.names.lock().unwrap().insert(name.to_owned(), addresses);
     }
 
-    /// Puts a host at a public address.
+    /// Adds a host at a public address.
     pub(crate) async fn host(&self, address: &str) -> TcpListener {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         self.hosts.lock().unwrap().insert(address.parse().unwrap(), listener.local_addr().unwrap());
         listener
     }
 
-    /// Makes an address one of the machine the proxy runs on.
+    /// Makes an address belong to the proxy's machine.
     pub(crate) fn own(&self, address: &str) {
         self.own.lock().unwrap().push(address.parse().unwrap());
     }
@@ -77,18 +77,18 @@ impl World {
         self.tasks.lock().unwrap().spawn(host);
     }
 
-    /// The names that were looked up so far.
+    /// Returns the names that were looked up so far.
     pub(crate) fn looked_up(&self) -> Vec<String> {
         self.looked_up.lock().unwrap().clone()
     }
 
-    /// The addresses that were called so far.
+    /// Returns the addresses that were connected to so far.
     pub(crate) fn called(&self) -> Vec<String> {
         self.called.lock().unwrap().iter().map(ToString::to_string).collect()
     }
 }
 
-impl Internet for World {
+impl Internet for TestNetwork {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         self.looked_up.lock().unwrap().push(name.to_owned());
         let found = self.names.lock().unwrap().get(name).cloned();
@@ -104,7 +104,7 @@ impl Internet for World {
         })
     }
 
-    fn is_own(&self, address: IpAddr) -> bool {
+    fn is_local(&self, address: IpAddr) -> bool {
         self.own.lock().unwrap().contains(&address)
     }
 

@@ -1,8 +1,8 @@
-//! A cursor over bytes in which every read can fail and none can panic.
+//! A cursor over bytes whose reads return `None` at the end and never panic.
 
-pub(super) struct Bytes<'a>(&'a [u8]);
+pub(super) struct ByteCursor<'a>(&'a [u8]);
 
-impl<'a> Bytes<'a> {
+impl<'a> ByteCursor<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -29,13 +29,13 @@ impl<'a> Bytes<'a> {
         self.take(3).map(|three| u32::from_be_bytes([0, three[0], three[1], three[2]]))
     }
 
-    /// Bytes after their length in one byte.
+    /// Returns the bytes after a one-byte length.
     pub(super) fn vector8(&mut self) -> Option<&'a [u8]> {
         let length = self.u8()?;
         self.take(length.into())
     }
 
-    /// Bytes after their length in two bytes.
+    /// Returns the bytes after a two-byte length.
     pub(super) fn vector16(&mut self) -> Option<&'a [u8]> {
         let length = self.u16()?;
         self.take(length.into())
