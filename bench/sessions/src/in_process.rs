@@ -46,7 +46,7 @@ impl Sandbox for Place {
         None
     }
 
-    fn take_names(&self) -> Option<(TcpListener, UdpSocket)> {
+    fn take_dns_sockets(&self) -> Option<(TcpListener, UdpSocket)> {
         None
     }
 

@@ -6,28 +6,28 @@
 //! Not here: printing, what is denied (`policy`), how the layers come to be (`jail`).
 
 mod apply;
+mod apply_journal;
 mod change;
-mod contents;
+mod content_store;
 mod diff;
-mod journal;
-mod lock;
-pub(crate) mod lossless;
+mod file_stamp;
+pub(crate) mod json_path;
 mod manifest;
 mod render;
 mod restore;
 mod save;
+mod save_lock;
 mod saved;
-mod stamp;
-pub(crate) mod walk;
+pub(crate) mod upper_walk;
 
 pub use apply::{
-    ApplyError, ApplyReport, HostDifference, RefusalReason, RefusedPath, WriteRules, apply, denying, finish, undo,
+    ApplyError, ApplyReport, HostDifference, RefusalReason, RefusedPath, WriteRules, apply, denying_rule, finish, undo,
 };
 pub use change::{SavedChange, SavedEntry, UnsavedReason};
-pub use lossless::quoted;
+pub use file_stamp::FileStamp;
+pub use json_path::quoted;
 pub use render::{render_diff, render_stat, visible};
 pub use saved::{ChangeStat, LineCount, SavedChanges, discard};
-pub use stamp::FileStamp;
 
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engines::{Engine, Traces};
+use engines::{Engine, MountTraces};
 use jail::Spawner;
 use libtest_mimic::{Arguments, Failed, Trial};
 use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset, WorkspaceMode};
@@ -58,7 +58,7 @@ struct Crowd {
     /// One that nobody else uses meanwhile, where that can be told by what it leaves.
     backend: Arc<dyn SandboxBackend>,
     /// What its containers could leave; a backend of its own mount namespace has no place for it.
-    traces: Option<Traces>,
+    traces: Option<MountTraces>,
 }
 
 /// One thing that must hold, by its name.
@@ -131,7 +131,7 @@ fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[Engine]) -> Vec<(
             }
             let apart = scratch.join(name);
             let backend = engine.backend(spawner, runtime, &apart);
-            let crowd = Crowd { size, backend, traces: Some(Traces { place: apart, socket: engine.socket() }) };
+            let crowd = Crowd { size, backend, traces: Some(MountTraces { place: apart, socket: engine.socket() }) };
             let backend = engine.backend(spawner, runtime, &scratch.join("all"));
             subjects.push((Subject { name, backend, mode: WorkspaceMode::Overlay, crowd }, true));
         }

@@ -145,7 +145,7 @@ fn attach_egress(
         turn: Arc::new(move || turn.get()),
         policy: live.clone(),
         outfit,
-        names: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
+        names: sandbox.take_dns_sockets().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
         limits: egress::EgressLimits::default(),
     };
     let attached = host.egress.attach(listener, identity);

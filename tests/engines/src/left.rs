@@ -29,7 +29,7 @@ impl Engine {
     }
 
     fn left_now(&self, made: &[String]) -> Vec<String> {
-        let running = wait(super::running(&self.socket()));
+        let running = wait(super::running_containers(&self.socket()));
         let mut left: Vec<String> = running.iter().map(|container| format!("{container:?}")).collect();
         left.extend(processes().into_iter().filter(|line| names(line, made)).map(|line| format!("process {line}")));
         left.extend(groups().into_iter().filter(|path| names(path, made)).map(|path| format!("control group {path}")));

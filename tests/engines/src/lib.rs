@@ -20,8 +20,8 @@ use futures_util::TryStreamExt;
 use jail::Spawner;
 use sandbox::{ContainerBackend, ContainerSettings, EngineKind, SandboxBackend};
 
-pub use self::running::{Running, running};
-pub use self::traces::Traces;
+pub use self::running::{RunningContainer, running_containers};
+pub use self::traces::MountTraces;
 
 /// What the image of the tests is called.
 pub const IMAGE: &str = "localhost/viv-test:base";

@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// One container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Running {
+pub struct RunningContainer {
     /// By which the engine knows it.
     pub id: String,
     /// Whose it is, as its label says.
@@ -24,14 +24,14 @@ pub struct Running {
 }
 
 /// What runs with the engine behind `socket`.
-pub async fn running(socket: &Path) -> Vec<Running> {
+pub async fn running_containers(socket: &Path) -> Vec<RunningContainer> {
     let api = super::connect(socket).await;
     let mut found = Vec::new();
     for listed in listed(&api).await {
         let owner = listed.labels.unwrap_or_default().remove("vivarium.owner").unwrap_or_default();
         let id = listed.id.expect("a container has an id");
         let pid = pid(&api, &id).await;
-        found.push(Running { id, owner, pid });
+        found.push(RunningContainer { id, owner, pid });
     }
     found
 }

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 /// Mounts below one place, in the host's tree and in that of the engine behind a socket: one of an ordinary user has
 /// mounts of its own.
 #[derive(Debug, Clone)]
-pub struct Traces {
+pub struct MountTraces {
     /// The place.
     pub place: PathBuf,
     /// Where the engine listens.
     pub socket: PathBuf,
 }
 
-impl Traces {
+impl MountTraces {
     /// How many there are.
     pub fn count(&self) -> usize {
         let engine = UnixStream::connect(&self.socket).expect("the engine");

@@ -65,7 +65,7 @@ impl WayOut {
             turn: Arc::new(|| None),
             policy: LivePolicy::new(policy.clone()),
             outfit: way.outfit.clone(),
-            names: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
+            names: sandbox.take_dns_sockets().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
             limits: EgressLimits::default(),
         };
         let attached = way.egress.attach(listener, identity);

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FileStamp, lossless};
+use super::{FileStamp, json_path};
 use crate::overlay::ChangeKind;
 
 /// One path that differs from the host, kept so that it can be shown and applied when the sandbox is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedChange {
     /// Relative to the workspace; a text in JSON, or `{"bytes": […]}` where it is none.
-    #[serde(with = "lossless")]
+    #[serde(with = "json_path")]
     pub path: PathBuf,
     /// What happened to it.
     pub kind: ChangeKind,
@@ -47,7 +47,7 @@ pub enum SavedEntry {
     /// A symbolic link.
     Symlink {
         /// Where it points, as written.
-        #[serde(with = "lossless")]
+        #[serde(with = "json_path")]
         target: PathBuf,
     },
     /// A FIFO, socket or device. It was not opened, and is never applied.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::fs::FileType;
 use similar::{Algorithm, ChangeTag, TextDiff};
 
-use super::contents::Contents;
-use super::lossless::quoted;
+use super::content_store::ContentStore;
+use super::json_path::quoted;
 use super::{LineCount, SavedChange, SavedChanges, SavedEntry};
 use crate::beneath;
 
@@ -22,7 +22,7 @@ const MAX_BYTES: u64 = 2 << 20;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// One side of a comparison.
-enum Side {
+enum DiffSide {
     /// No file here: nothing, or a directory.
     Nothing,
     Text(String),
@@ -119,31 +119,33 @@ fn side_name(side: &str, change: &SavedChange, exists: bool) -> String {
     if exists { quoted(&Path::new(side).join(&change.path)) } else { "/dev/null".to_owned() }
 }
 
-fn before(saved: &SavedChanges, change: &SavedChange) -> io::Result<Side> {
-    let Some(base) = change.base else { return Ok(Side::Nothing) };
+fn before(saved: &SavedChanges, change: &SavedChange) -> io::Result<DiffSide> {
+    let Some(base) = change.base else { return Ok(DiffSide::Nothing) };
     let workspace = match beneath::root(saved.workspace()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Side::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(DiffSide::Nothing),
         other => other?,
     };
     match base.kind() {
-        FileType::RegularFile => beneath::regular(workspace, &change.path)?.map_or(Ok(Side::Nothing), Side::read),
-        FileType::Symlink => {
-            Ok(beneath::link(&workspace, &change.path)?.map_or(Side::Nothing, |link| Side::link(&link)))
+        FileType::RegularFile => {
+            beneath::regular(workspace, &change.path)?.map_or(Ok(DiffSide::Nothing), DiffSide::read)
         }
-        _ => Ok(Side::Nothing),
+        FileType::Symlink => {
+            Ok(beneath::link(&workspace, &change.path)?.map_or(DiffSide::Nothing, |link| DiffSide::link(&link)))
+        }
+        _ => Ok(DiffSide::Nothing),
     }
 }
 
-fn after(saved: &SavedChanges, change: &SavedChange) -> io::Result<Side> {
+fn after(saved: &SavedChanges, change: &SavedChange) -> io::Result<DiffSide> {
     match &change.entry {
-        Some(SavedEntry::Regular { sha256, .. }) => Side::read(Contents::of(saved.directory()).open(sha256)?),
-        Some(SavedEntry::Symlink { target }) => Ok(Side::link(target)),
-        Some(SavedEntry::Unsaved { .. }) => Ok(Side::Binary { size: 0 }),
-        Some(SavedEntry::Directory { .. } | SavedEntry::Special { .. }) | None => Ok(Side::Nothing),
+        Some(SavedEntry::Regular { sha256, .. }) => DiffSide::read(ContentStore::of(saved.directory()).open(sha256)?),
+        Some(SavedEntry::Symlink { target }) => Ok(DiffSide::link(target)),
+        Some(SavedEntry::Unsaved { .. }) => Ok(DiffSide::Binary { size: 0 }),
+        Some(SavedEntry::Directory { .. } | SavedEntry::Special { .. }) | None => Ok(DiffSide::Nothing),
     }
 }
 
-impl Side {
+impl DiffSide {
     fn read(file: File) -> io::Result<Self> {
         let size = file.metadata()?.len();
         let mut content = Vec::new();
@@ -176,11 +178,11 @@ impl Side {
 }
 
 /// Both sides as text; `None` when one of them is none.
-fn texts<'a>(before: &'a Side, after: &'a Side) -> Option<(&'a str, &'a str)> {
-    let text = |side: &'a Side| match side {
-        Side::Nothing => Some(""),
-        Side::Text(text) => Some(text.as_str()),
-        Side::Binary { .. } => None,
+fn texts<'a>(before: &'a DiffSide, after: &'a DiffSide) -> Option<(&'a str, &'a str)> {
+    let text = |side: &'a DiffSide| match side {
+        DiffSide::Nothing => Some(""),
+        DiffSide::Text(text) => Some(text.as_str()),
+        DiffSide::Binary { .. } => None,
     };
     Some((text(before)?, text(after)?))
 }

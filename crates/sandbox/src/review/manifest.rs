@@ -10,7 +10,7 @@ use policy::FileDenials;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{FileStamp, SavedChange, lossless};
+use super::{FileStamp, SavedChange, json_path};
 
 const NAME: &str = "manifest.json";
 
@@ -19,17 +19,17 @@ const NAME: &str = "manifest.json";
 pub(crate) struct Manifest {
     pub(crate) version: u32,
     /// The directory on the host.
-    #[serde(with = "lossless")]
+    #[serde(with = "json_path")]
     pub(crate) workspace: PathBuf,
     /// When the sandbox was made.
     pub(crate) since_nanos: i64,
     /// When the walk began.
     pub(crate) saved_nanos: i64,
     /// Deletions first, then by path.
-    pub(crate) changes: Vec<Record>,
+    pub(crate) changes: Vec<ManifestEntry>,
     /// What we wrote to the host ourselves: not a change by somebody else, however young it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) known: Vec<Known>,
+    pub(crate) known: Vec<KnownFile>,
     /// What the sandbox's own policy denies.
     #[serde(default)]
     pub(crate) denials: FileDenials,
@@ -37,7 +37,7 @@ pub(crate) struct Manifest {
 
 /// One change, and what it was copied from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct ManifestEntry {
     #[serde(flatten)]
     pub(crate) change: SavedChange,
     /// The file of the upper layer, so that the next save can tell whether it changed.
@@ -47,8 +47,8 @@ pub(crate) struct Record {
 
 /// A path of the host as we left it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Known {
-    #[serde(with = "lossless")]
+pub(crate) struct KnownFile {
+    #[serde(with = "json_path")]
     pub(crate) path: PathBuf,
     pub(crate) stamp: FileStamp,
 }
@@ -73,7 +73,7 @@ impl Manifest {
     /// Deletions first, then by path.
     pub(crate) fn sort(&mut self) {
         use crate::overlay::ChangeKind::Deleted;
-        let key = |record: &Record| (record.change.kind != Deleted, record.change.path.clone());
+        let key = |record: &ManifestEntry| (record.change.kind != Deleted, record.change.path.clone());
         self.changes.sort_by_cached_key(key);
     }
 }

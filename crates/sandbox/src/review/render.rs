@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
-use super::lossless::{is_plain, quoted};
+use super::json_path::{is_plain, quoted};
 use super::{ChangeStat, SavedChanges, UnsavedReason};
 use crate::overlay::ChangeKind;
 
@@ -17,7 +17,7 @@ pub fn render_stat(stats: &[ChangeStat]) -> String {
     let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or_default();
     let mut text = String::new();
     for row in &rows {
-        let Row { letter, name, lines, note } = row;
+        let StatRow { letter, name, lines, note } = row;
         let line = format!("{letter} {name:width$}  {lines}{note}");
         text.push_str(line.trim_end());
         text.push('\n');
@@ -52,15 +52,15 @@ pub(crate) fn unsaved(reason: UnsavedReason) -> &'static str {
     }
 }
 
-struct Row {
+struct StatRow {
     letter: char,
     name: String,
     lines: String,
     note: &'static str,
 }
 
-fn rows(stats: &[ChangeStat]) -> Vec<Row> {
-    let mut rows: Vec<(Row, &Path, u64)> = Vec::new();
+fn rows(stats: &[ChangeStat]) -> Vec<StatRow> {
+    let mut rows: Vec<(StatRow, &Path, u64)> = Vec::new();
     for stat in stats {
         // Sorted by path, a directory comes right before what was in it.
         if let Some((row, top, within)) = rows.last_mut()
@@ -83,7 +83,7 @@ fn rows(stats: &[ChangeStat]) -> Vec<Row> {
             (false, added, removed) => format!("+{added} -{removed}"),
         };
         let note = if stat.conflict { "  conflict: the host changed as well" } else { "" };
-        rows.push((Row { letter, name: quoted(&stat.path), lines, note }, &stat.path, 0));
+        rows.push((StatRow { letter, name: quoted(&stat.path), lines, note }, &stat.path, 0));
     }
     rows.into_iter().map(|(row, ..)| row).collect()
 }

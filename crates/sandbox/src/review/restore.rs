@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tokio::io::AsyncRead;
 use tokio::net::unix::pipe;
 
-use super::contents::Contents;
+use super::content_store::ContentStore;
 use super::{SavedChange, SavedChanges, SavedEntry};
 use crate::exec::run_with_input;
 use crate::overlay::ChangeKind;
@@ -52,7 +52,7 @@ impl SavedChanges {
 
     /// A tar archive of what is there: directories, files and links. What was not kept is not in it.
     fn pack(&self, to: impl Write) -> io::Result<()> {
-        let contents = Contents::of(self.directory());
+        let contents = ContentStore::of(self.directory());
         let mut archive = tar::Builder::new(to);
         for change in self.changes() {
             let mut header = tar::Header::new_gnu();

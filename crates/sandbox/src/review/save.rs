@@ -9,12 +9,12 @@ use std::time::SystemTime;
 
 use rustix::fs::{FileType, fstat};
 
-use super::contents::{Contents, are_equal};
-use super::journal::Journal;
-use super::lock::Lock;
-use super::manifest::{Known, Manifest, Record};
-use super::stamp::nanos_of;
-use super::walk::{Closed, Touched, touched};
+use super::apply_journal::ApplyJournal;
+use super::content_store::{ContentStore, are_equal};
+use super::file_stamp::nanos_of;
+use super::manifest::{KnownFile, Manifest, ManifestEntry};
+use super::save_lock::SaveLock;
+use super::upper_walk::{SkipReason, TouchedPath, touched_paths};
 use super::{FileStamp, SavedChange, SavedChanges, SavedEntry, UnsavedReason};
 use crate::beneath;
 use crate::overlay::{ChangeKind, OverlayLayers};
@@ -36,14 +36,14 @@ pub(crate) enum Reread {
 }
 
 pub(crate) fn save(layers: &OverlayLayers, into: &Path, reread: Reread) -> io::Result<SavedChanges> {
-    let mut contents = Contents::create(into)?;
-    let _lock = Lock::take(into)?;
-    let last = Last::read(into)?;
+    let mut contents = ContentStore::create(into)?;
+    let _lock = SaveLock::take(into)?;
+    let last = PreviousSave::read(into)?;
     let lower = beneath::root(&layers.lower)?;
     let since_nanos = nanos_of(layers.since);
     let saved_nanos = nanos_of(SystemTime::now());
     let mut changes = Vec::new();
-    let mut keeper = Keeper {
+    let mut keeper = EntrySaver {
         upper: &layers.upper,
         lower: &lower,
         last: &last,
@@ -51,11 +51,11 @@ pub(crate) fn save(layers: &OverlayLayers, into: &Path, reread: Reread) -> io::R
         reread,
         left: MAX_TOTAL_BYTES,
     };
-    for touched in touched(&layers.upper, &lower)? {
+    for touched in touched_paths(&layers.upper, &lower)? {
         let Some((entry, upper)) = keeper.entry(&touched)? else { continue };
         let conflict = last.is_conflict(&touched, since_nanos);
-        let Touched { path, kind, below: base, .. } = touched;
-        changes.push(Record { change: SavedChange { path, kind, entry, base, conflict }, upper });
+        let TouchedPath { path, kind, below: base, .. } = touched;
+        changes.push(ManifestEntry { change: SavedChange { path, kind, entry, base, conflict }, upper });
     }
     contents.sync()?;
     let workspace = layers.lower.clone();
@@ -69,9 +69,9 @@ pub(crate) fn save(layers: &OverlayLayers, into: &Path, reread: Reread) -> io::R
 }
 
 /// Removes content that neither the list nor an unfinished apply names.
-fn forget(saved: &Path, contents: &Contents, manifest: &Manifest) -> io::Result<()> {
-    let journal = Journal::read(saved)?;
-    let applied = journal.iter().flat_map(Journal::changes);
+fn forget(saved: &Path, contents: &ContentStore, manifest: &Manifest) -> io::Result<()> {
+    let journal = ApplyJournal::read(saved)?;
+    let applied = journal.iter().flat_map(ApplyJournal::changes);
     let listed = manifest.changes.iter().map(|record| &record.change);
     let named: HashSet<&str> = listed.chain(applied).filter_map(SavedChange::sha256).collect();
     contents.retain(&named)
@@ -79,13 +79,13 @@ fn forget(saved: &Path, contents: &Contents, manifest: &Manifest) -> io::Result<
 
 /// What the save before this one found.
 #[derive(Default)]
-struct Last {
+struct PreviousSave {
     saved_nanos: i64,
-    records: HashMap<PathBuf, Record>,
+    records: HashMap<PathBuf, ManifestEntry>,
     known: HashMap<PathBuf, FileStamp>,
 }
 
-impl Last {
+impl PreviousSave {
     fn read(saved: &Path) -> io::Result<Self> {
         let manifest = match Manifest::read(saved) {
             Ok(manifest) => manifest,
@@ -100,14 +100,14 @@ impl Last {
     }
 
     /// The file was kept by the last save, and has not been touched since.
-    fn unchanged(&self, path: &Path, now: &FileStamp) -> Option<&Record> {
+    fn unchanged(&self, path: &Path, now: &FileStamp) -> Option<&ManifestEntry> {
         let record = self.records.get(path)?;
         let settled = now.ctime_nanos < self.saved_nanos - RACY_NANOS;
         (settled && record.upper.as_ref() == Some(now)).then_some(record)
     }
 
     /// The host's file is not the one the sandbox was made over.
-    fn is_conflict(&self, touched: &Touched, since_nanos: i64) -> bool {
+    fn is_conflict(&self, touched: &TouchedPath, since_nanos: i64) -> bool {
         let before = self.records.get(&touched.path).map(|record| &record.change);
         let Some(below) = touched.below else {
             // It was there once, and we did not remove it.
@@ -123,35 +123,35 @@ impl Last {
         !below.is_directory() && (young || replaced || still) && !ours && !accepted
     }
 
-    fn known(self) -> Vec<Known> {
-        let mut known: Vec<_> = self.known.into_iter().map(|(path, stamp)| Known { path, stamp }).collect();
+    fn known(self) -> Vec<KnownFile> {
+        let mut known: Vec<_> = self.known.into_iter().map(|(path, stamp)| KnownFile { path, stamp }).collect();
         known.sort_by(|a, b| a.path.cmp(&b.path));
         known
     }
 }
 
 /// Reads what the sandbox left, and keeps it.
-struct Keeper<'a> {
+struct EntrySaver<'a> {
     upper: &'a OwnedFd,
     lower: &'a OwnedFd,
-    last: &'a Last,
-    contents: &'a mut Contents,
+    last: &'a PreviousSave,
+    contents: &'a mut ContentStore,
     reread: Reread,
     /// How much may still be kept.
     left: u64,
 }
 
 /// What lies at a path, and the stamp of the file it was copied from.
-type Kept = (Option<SavedEntry>, Option<FileStamp>);
+type SavedState = (Option<SavedEntry>, Option<FileStamp>);
 
-impl Keeper<'_> {
+impl EntrySaver<'_> {
     /// `None` when it turns out to be as on the host.
-    fn entry(&mut self, touched: &Touched) -> io::Result<Option<Kept>> {
+    fn entry(&mut self, touched: &TouchedPath) -> io::Result<Option<SavedState>> {
         let Some(above) = touched.above else { return Ok(Some((None, None))) };
         if let Some(closed) = touched.closed {
             let reason = match closed {
-                Closed::TooDeep => UnsavedReason::TooDeep,
-                Closed::Unreadable => UnsavedReason::Unreadable,
+                SkipReason::TooDeep => UnsavedReason::TooDeep,
+                SkipReason::Unreadable => UnsavedReason::Unreadable,
             };
             return Ok(Some((Some(SavedEntry::Unsaved { reason }), None)));
         }
@@ -167,7 +167,7 @@ impl Keeper<'_> {
         Ok(Some((Some(entry), None)))
     }
 
-    fn link(&self, touched: &Touched) -> io::Result<Option<SavedEntry>> {
+    fn link(&self, touched: &TouchedPath) -> io::Result<Option<SavedEntry>> {
         let Some(target) = beneath::link(self.upper, &touched.path)? else {
             return Ok(Some(SavedEntry::Unsaved { reason: UnsavedReason::Vanished }));
         };
@@ -176,7 +176,7 @@ impl Keeper<'_> {
         Ok((!same).then_some(SavedEntry::Symlink { target }))
     }
 
-    fn regular(&mut self, touched: &Touched) -> io::Result<Option<Kept>> {
+    fn regular(&mut self, touched: &TouchedPath) -> io::Result<Option<SavedState>> {
         let unsaved = |reason| Ok(Some((Some(SavedEntry::Unsaved { reason }), None)));
         let mut file = match beneath::regular(self.upper, &touched.path) {
             Ok(Some(file)) => file,
@@ -210,7 +210,7 @@ impl Keeper<'_> {
     }
 
     /// Whether a file was only opened or touched: same mode, same content.
-    fn is_as_below(&self, touched: &Touched, upper: &FileStamp, file: &mut File) -> io::Result<bool> {
+    fn is_as_below(&self, touched: &TouchedPath, upper: &FileStamp, file: &mut File) -> io::Result<bool> {
         let alike = |below: &FileStamp| below.mode == upper.mode && below.size == upper.size;
         if touched.kind != ChangeKind::Modified || !touched.below.is_some_and(|below| alike(&below)) {
             return Ok(false);

@@ -3,11 +3,11 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::contents::Contents;
-use super::journal::Journal;
-use super::lock::Lock;
-use super::manifest::{Manifest, Record};
+use super::apply_journal::ApplyJournal;
+use super::content_store::ContentStore;
+use super::manifest::{Manifest, ManifestEntry};
 use super::save::{Reread, save};
+use super::save_lock::SaveLock;
 use super::{SavedChange, SavedEntry, diff};
 use crate::overlay::{ChangeKind, OverlayLayers};
 
@@ -33,7 +33,7 @@ pub struct LineCount {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ChangeStat {
     /// Relative to the workspace.
-    #[serde(with = "super::lossless")]
+    #[serde(with = "super::json_path")]
     pub path: PathBuf,
     /// What happened to it.
     pub kind: ChangeKind,
@@ -81,7 +81,7 @@ impl SavedChanges {
 
     /// All changes, deletions first, then by path.
     pub fn changes(&self) -> impl ExactSizeIterator<Item = &SavedChange> {
-        self.manifest.changes.iter().map(|record: &Record| &record.change)
+        self.manifest.changes.iter().map(|record: &ManifestEntry| &record.change)
     }
 
     /// The change of one path.
@@ -96,13 +96,13 @@ impl SavedChanges {
             return Err(io::ErrorKind::NotFound.into());
         };
         let mut content = Vec::new();
-        Contents::of(&self.directory).open(sha256)?.read_to_end(&mut content)?;
+        ContentStore::of(&self.directory).open(sha256)?.read_to_end(&mut content)?;
         Ok(content)
     }
 
     /// Whether an apply stopped halfway, and is to be finished or undone.
     pub fn is_unfinished(&self) -> io::Result<bool> {
-        Ok(Journal::read(&self.directory)?.is_some_and(|journal| journal.is_unfinished()))
+        Ok(ApplyJournal::read(&self.directory)?.is_some_and(|journal| journal.is_unfinished()))
     }
 
     /// What changed in a path against the host as it is now, as a patch; `None` when the path did not change.
@@ -124,11 +124,11 @@ impl SavedChanges {
 /// Forgets saved changes, and the originals of an apply with them: nothing can be undone afterwards.
 /// Refused while an apply is unfinished, whose originals may be the only copy.
 pub fn discard(directory: &Path) -> io::Result<()> {
-    let _lock = match Lock::take(directory) {
+    let _lock = match SaveLock::take(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    if Journal::read(directory)?.is_some_and(|journal| journal.is_unfinished()) {
+    if ApplyJournal::read(directory)?.is_some_and(|journal| journal.is_unfinished()) {
         let why = "an apply of these changes stopped halfway: finish or undo it first";
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
     }

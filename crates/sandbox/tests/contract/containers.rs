@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use engines::{Engine, Traces};
+use engines::{Engine, MountTraces};
 use jail::Spawner;
 use policy::Preset;
 use protocol::ProblemCode;
@@ -66,8 +66,8 @@ impl Case {
     }
 
     /// What its containers leave.
-    fn traces(&self) -> Traces {
-        Traces { place: self.scratch.path().to_owned(), socket: self.settings.sockets[0].clone() }
+    fn traces(&self) -> MountTraces {
+        MountTraces { place: self.scratch.path().to_owned(), socket: self.settings.sockets[0].clone() }
     }
 
     fn backend(&self) -> Arc<dyn SandboxBackend> {
@@ -250,7 +250,8 @@ async fn a_container_whose_host_was_killed_is_swept_by_the_next(case: Case) {
     let socket = case.settings.sockets[0].clone();
     let mut host = Held::start(&case);
     let owner = format!("{}-", host.id());
-    let mut theirs = engines::running(&socket).await.into_iter().filter(|running| running.owner.starts_with(&owner));
+    let mut theirs =
+        engines::running_containers(&socket).await.into_iter().filter(|running| running.owner.starts_with(&owner));
     let left = theirs.next().expect("its container");
     // An init that is stopped does not notice that its host is gone, and nor does the engine.
     let init = Pid::from_raw(left.pid).expect("init");
@@ -264,7 +265,7 @@ async fn a_container_whose_host_was_killed_is_swept_by_the_next(case: Case) {
     assert!(case.traces().count() > 0);
 
     let sandbox = case.create().await.expect("sandbox");
-    let names: Vec<String> = engines::running(&socket).await.into_iter().map(|running| running.id).collect();
+    let names: Vec<String> = engines::running_containers(&socket).await.into_iter().map(|running| running.id).collect();
     assert!(!names.contains(&left.id), "{left:?} is still there");
     sandbox.destroy().await.expect("destroy");
     assert_eq!(case.traces().count(), 0);

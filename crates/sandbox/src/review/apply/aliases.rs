@@ -12,7 +12,7 @@ use rustix::fs::FileType;
 
 use crate::beneath;
 use crate::review::{SavedChange, SavedEntry};
-use crate::tree::{Next, visit};
+use crate::tree::{VisitNext, visit};
 
 /// A path has at most this many names that are looked at; only links in a circle give more.
 const MAX_NAMES: usize = 64;
@@ -37,7 +37,7 @@ impl Aliases {
             {
                 this.add(path, leads_to(place, path, &target));
             }
-            Ok(Next::Enter)
+            Ok(VisitNext::Enter)
         })?;
         for change in changes {
             if let Some(SavedEntry::Symlink { target }) = &change.entry {

@@ -19,13 +19,13 @@ use super::select::{makes_directory, removes_directory};
 use crate::beneath;
 use crate::overlay::ChangeKind;
 use crate::review::{FileStamp, SavedChange, SavedEntry};
-use crate::tree::{Next, visit};
+use crate::tree::{VisitNext, visit};
 
 /// Asks the policy about a path relative to the workspace; answers with the rule that denies writing it.
 pub type WriteRules<'a> = &'a dyn Fn(&Path) -> Option<RuleRef>;
 
 /// The rule of a whole policy that denies writing `path`, which is relative to the workspace.
-pub fn denying(policy: &EffectivePolicy, path: &Path) -> Option<RuleRef> {
+pub fn denying_rule(policy: &EffectivePolicy, path: &Path) -> Option<RuleRef> {
     let decision = policy.decide(&Action::Write(Path::new(WORKSPACE).join(path)));
     (!decision.is_allowed()).then_some(decision.rule)
 }
@@ -38,7 +38,7 @@ pub(crate) fn check(
     rules: WriteRules<'_>,
 ) -> io::Result<Vec<RefusedPath>> {
     let aliases = Aliases::read(workspace, place, changes)?;
-    let check = Check {
+    let check = ApplyCheck {
         workspace,
         rules,
         aliases: &aliases,
@@ -59,7 +59,7 @@ fn paths(changes: &[SavedChange], wanted: impl Fn(&SavedChange) -> bool) -> Hash
     changes.iter().filter(|change| wanted(change)).map(|change| change.path.as_path()).collect()
 }
 
-struct Check<'a> {
+struct ApplyCheck<'a> {
     workspace: &'a OwnedFd,
     rules: WriteRules<'a>,
     aliases: &'a Aliases,
@@ -71,7 +71,7 @@ struct Check<'a> {
     removed: HashSet<&'a Path>,
 }
 
-impl Check<'_> {
+impl ApplyCheck<'_> {
     fn reasons(&self, change: &SavedChange) -> io::Result<Vec<RefusalReason>> {
         if !is_inside(&change.path) {
             return Ok(vec![RefusalReason::BadPath]);
@@ -104,7 +104,7 @@ impl Check<'_> {
                 {
                     refusals.push(RefusedPath { path: path.to_owned(), reason });
                 }
-                Ok(Next::Enter)
+                Ok(VisitNext::Enter)
             })?;
         }
         Ok(refusals)

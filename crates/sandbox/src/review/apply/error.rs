@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use protocol::ProblemCode;
 
-use super::hand::Stop;
+use super::context::StepError;
 use super::refusal::{HostDifference, RefusalReason, RefusedPath};
-use crate::review::lossless::quoted;
+use crate::review::json_path::quoted;
 
 /// Why nothing was applied, or not all was undone.
 #[derive(Debug, thiserror::Error)]
@@ -65,20 +65,20 @@ impl ApplyError {
         }
     }
 
-    pub(crate) fn stopped(path: &Path, stop: Stop) -> Self {
+    pub(crate) fn stopped(path: &Path, stop: StepError) -> Self {
         let path = path.to_owned();
         match stop {
-            Stop::Conflict(difference) => Self::Raced { path, difference },
-            Stop::Io(source) => Self::Failed { path, source },
+            StepError::Conflict(difference) => Self::Raced { path, difference },
+            StepError::Io(source) => Self::Failed { path, source },
         }
     }
 
     /// For a step that could not be taken, where those before it stay.
-    pub(crate) fn half_applied(path: &Path, stop: Stop) -> Self {
+    pub(crate) fn half_applied(path: &Path, stop: StepError) -> Self {
         let path = path.to_owned();
         let source = match stop {
-            Stop::Conflict(difference) => io::Error::other(difference.to_string()),
-            Stop::Io(source) => source,
+            StepError::Conflict(difference) => io::Error::other(difference.to_string()),
+            StepError::Io(source) => source,
         };
         Self::HalfApplied { path, source }
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use policy::RuleRef;
 use serde::Serialize;
 
-use crate::review::lossless::{self, quoted};
+use crate::review::json_path::{self, quoted};
 use crate::review::render::unsaved;
 use crate::review::{FileStamp, UnsavedReason};
 
@@ -14,7 +14,7 @@ use crate::review::{FileStamp, UnsavedReason};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RefusedPath {
     /// Relative to the workspace.
-    #[serde(with = "lossless")]
+    #[serde(with = "json_path")]
     pub path: PathBuf,
     /// What stands against it.
     #[serde(flatten)]
@@ -33,7 +33,7 @@ pub enum RefusalReason {
     /// The policy denies writing another name that a link gives it.
     DeniedThroughLink {
         /// The other name.
-        #[serde(with = "lossless")]
+        #[serde(with = "json_path")]
         name: PathBuf,
         /// The rule that denies it.
         rule: RuleRef,
@@ -48,7 +48,7 @@ pub enum RefusalReason {
     /// A link that leads, or may lead, out of the workspace.
     LinkLeaves {
         /// Where it points.
-        #[serde(with = "lossless")]
+        #[serde(with = "json_path")]
         target: PathBuf,
     },
     /// A `.git` that is no directory: it sends git to settings and hooks elsewhere.
@@ -56,7 +56,7 @@ pub enum RefusalReason {
     /// It belongs to what git takes for a repository, settings and hooks included, by whatever name.
     BareRepository {
         /// Where that lies, relative to the workspace.
-        #[serde(with = "lossless")]
+        #[serde(with = "json_path")]
         directory: PathBuf,
     },
     /// A directory on the way to it is a link on the host.

@@ -14,11 +14,11 @@ use policy::FileDenials;
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
 
 use crate::review::SavedChanges;
-use crate::review::stamp::nanos_of;
+use crate::review::file_stamp::nanos_of;
 use crate::{ChangeKind, OverlayLayers};
 
 /// All three, in temporary directories.
-pub(crate) struct Desk {
+pub(crate) struct ReviewFixture {
     directory: tempfile::TempDir,
     saved: tempfile::TempDir,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Desk {
 /// What a tree holds: path to type, permissions and content.
 pub(crate) type Tree = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
 
-impl Desk {
+impl ReviewFixture {
     pub(crate) fn new() -> Self {
         Self::with_saved_in(&places()[0])
     }

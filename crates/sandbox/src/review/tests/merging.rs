@@ -12,7 +12,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::fixture::{Desk, chmod, listed, tree, write};
+use super::fixture::{ReviewFixture, chmod, listed, tree, write};
 use crate::review::{apply, undo};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,9 +46,9 @@ fn trees() -> impl Strategy<Value = Names> {
 }
 
 /// Answers of a coin, from a seed that shrinks.
-struct Coin(Vec<bool>, usize);
+struct RandomChoices(Vec<bool>, usize);
 
-impl Coin {
+impl RandomChoices {
     fn toss(&mut self) -> bool {
         self.1 += 1;
         self.0[self.1 % self.0.len()]
@@ -56,7 +56,7 @@ impl Coin {
 }
 
 /// What the sandbox saw: part of the host's tree as it was, part of another, part gone.
-fn edit(host: &Names, other: &Names, coin: &mut Coin) -> Names {
+fn edit(host: &Names, other: &Names, coin: &mut RandomChoices) -> Names {
     let nothing = Names::new();
     let mut seen = Names::new();
     for name in host.keys().chain(other.keys()) {
@@ -92,7 +92,7 @@ fn build(names: &Names, directory: &Path) {
 }
 
 /// Writes the layer that turns `host` into `seen`; `host` is `None` where it does not show.
-fn layer(desk: &Desk, path: &Path, host: Option<&Names>, seen: &Names, coin: &mut Coin) {
+fn layer(fixture: &ReviewFixture, path: &Path, host: Option<&Names>, seen: &Names, coin: &mut RandomChoices) {
     for (name, node) in seen {
         let (path, below) = (path.join(name), host.and_then(|host| host.get(name)));
         if below == Some(node) && coin.toss() {
@@ -100,10 +100,10 @@ fn layer(desk: &Desk, path: &Path, host: Option<&Names>, seen: &Names, coin: &mu
         }
         match node {
             Node::File(content, mode) => {
-                desk.upper_file(&path, content);
-                chmod(&desk.upper(&path), *mode);
+                fixture.upper_file(&path, content);
+                chmod(&fixture.upper(&path), *mode);
             }
-            Node::Link(target) => desk.upper_link(&path, target),
+            Node::Link(target) => fixture.upper_link(&path, target),
             Node::Directory(names, mode) => {
                 let merged = match below {
                     Some(Node::Directory(below, _)) if coin.toss() => Some(below),
@@ -111,17 +111,17 @@ fn layer(desk: &Desk, path: &Path, host: Option<&Names>, seen: &Names, coin: &mu
                 };
                 // Only where the host shows must a new directory hide it.
                 if host.is_some() && merged.is_none() {
-                    desk.opaque(&path);
+                    fixture.opaque(&path);
                 } else {
-                    desk.upper_directory(&path);
+                    fixture.upper_directory(&path);
                 }
-                layer(desk, &path, merged, names, coin);
-                chmod(&desk.upper(&path), *mode);
+                layer(fixture, &path, merged, names, coin);
+                chmod(&fixture.upper(&path), *mode);
             }
         }
     }
     for name in host.into_iter().flat_map(Names::keys).filter(|name| !seen.contains_key(*name)) {
-        desk.whiteout(path.join(name));
+        fixture.whiteout(path.join(name));
     }
 }
 
@@ -134,20 +134,20 @@ proptest! {
         other in trees(),
         coins in prop::collection::vec(any::<bool>(), 61),
     ) {
-        let mut coin = Coin(coins, 0);
+        let mut coin = RandomChoices(coins, 0);
         let seen = edit(&host, &other, &mut coin);
-        let (desk, picture) = (Desk::new(), Desk::new());
-        build(&host, &desk.host(""));
+        let (fixture, picture) = (ReviewFixture::new(), ReviewFixture::new());
+        build(&host, &fixture.host(""));
         build(&seen, &picture.host(""));
-        layer(&desk, Path::new(""), Some(&host), &seen, &mut coin);
-        let before = tree(&desk.host(""));
-        let mut saved = desk.save();
-        apply(&mut saved, &desk.host(""), None, &|_| None).unwrap();
-        prop_assert_eq!(tree(&desk.host("")), tree(&picture.host("")));
-        prop_assert_eq!(listed(&desk.save()), [""; 0]);
-        if tree(&desk.host("")) != before {
-            undo(&desk.saved()).unwrap();
+        layer(&fixture, Path::new(""), Some(&host), &seen, &mut coin);
+        let before = tree(&fixture.host(""));
+        let mut saved = fixture.save();
+        apply(&mut saved, &fixture.host(""), None, &|_| None).unwrap();
+        prop_assert_eq!(tree(&fixture.host("")), tree(&picture.host("")));
+        prop_assert_eq!(listed(&fixture.save()), [""; 0]);
+        if tree(&fixture.host("")) != before {
+            undo(&fixture.saved()).unwrap();
         }
-        prop_assert_eq!(tree(&desk.host("")), before);
+        prop_assert_eq!(tree(&fixture.host("")), before);
     }
 }

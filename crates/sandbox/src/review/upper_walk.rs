@@ -1,0 +1,216 @@
+//! The upper layer of an overlay, read as overlayfs wrote it.
+//!
+//! A character device 0/0 is a deletion, an opaque directory hides all that lies below it, and anything
+//! inside a directory that did not merge is new. The sandbox wrote all of this: directories are opened one
+//! at a time from the top, so neither depth nor a link nor a rename meanwhile leads anywhere else.
+
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Stat, statat};
+use rustix::io::Errno;
+
+use super::FileStamp;
+use crate::beneath;
+use crate::overlay::ChangeKind;
+
+/// Longer paths cannot be named in one call; what lies deeper is told as one thing that cannot be kept.
+const MAX_PATH_BYTES: usize = 3800;
+/// More than any session of work touches; a bound on memory all the same.
+const MAX_TOUCHED: usize = 1_000_000;
+
+/// One path that the sandbox touched.
+#[derive(Debug, Clone)]
+pub(crate) struct TouchedPath {
+    pub(crate) path: PathBuf,
+    pub(crate) kind: ChangeKind,
+    /// What lies there in the upper layer; `None` when it was deleted.
+    pub(crate) above: Option<FileStamp>,
+    /// What the host has there.
+    pub(crate) below: Option<FileStamp>,
+    /// Why what lies below this directory is not known.
+    pub(crate) closed: Option<SkipReason>,
+}
+
+/// Why a directory was not looked into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SkipReason {
+    TooDeep,
+    Unreadable,
+}
+
+/// Everything that was touched, deletions first, then by path. What was deleted with its directory is
+/// listed path by path: each of them may be denied, or have changed meanwhile.
+pub(crate) fn touched_paths(upper: &OwnedFd, lower: &OwnedFd) -> io::Result<Vec<TouchedPath>> {
+    let mut walk = UpperWalk { upper, lower, open: vec![OpenDirectory::default()], found: Vec::new() };
+    while let Some(place) = walk.open.pop() {
+        walk.directory(&place)?;
+    }
+    walk.found.sort_by(|a, b| (a.kind != ChangeKind::Deleted, &a.path).cmp(&(b.kind != ChangeKind::Deleted, &b.path)));
+    Ok(walk.found)
+}
+
+struct UpperWalk<'a> {
+    upper: &'a OwnedFd,
+    lower: &'a OwnedFd,
+    open: Vec<OpenDirectory>,
+    found: Vec<TouchedPath>,
+}
+
+/// A directory of the upper layer that is still to be read.
+#[derive(Default)]
+struct OpenDirectory {
+    path: PathBuf,
+    /// Where it stands in `found`, when it is a change itself.
+    listed: Option<usize>,
+    /// It hides what the host has at the same place.
+    opaque: bool,
+}
+
+impl UpperWalk<'_> {
+    fn directory(&mut self, place: &OpenDirectory) -> io::Result<()> {
+        let upper = match beneath::directory(self.upper, &place.path) {
+            Ok(upper) => upper,
+            // It was removed or replaced while we walked: the next save sees it.
+            Err(error) if beneath::is_absence(error) => return Ok(()),
+            Err(Errno::ACCESS) => return self.close(place, SkipReason::Unreadable),
+            Err(error) => return Err(error.into()),
+        };
+        let lower = match beneath::directory(self.lower, &place.path) {
+            Ok(lower) => Some(lower),
+            Err(error) if beneath::is_absence(error) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let opaque = place.opaque || is_opaque(&upper);
+        for name in beneath::names(&upper)? {
+            self.entry(place, opaque, &upper, lower.as_ref(), &name?)?;
+        }
+        match lower {
+            Some(lower) if opaque => self.hidden(&place.path, &upper, &lower),
+            _ => Ok(()),
+        }
+    }
+
+    fn entry(
+        &mut self,
+        place: &OpenDirectory,
+        opaque: bool,
+        upper: &OwnedFd,
+        lower: Option<&OwnedFd>,
+        name: &CStr,
+    ) -> io::Result<()> {
+        let Some(stat) = look(upper, name)? else { return Ok(()) };
+        let below = lower.map(|lower| look(lower, name)).transpose()?.flatten().map(|stat| FileStamp::of(&stat));
+        let path = place.path.join(OsStr::from_bytes(name.to_bytes()));
+        let above = FileStamp::of(&stat);
+        if above.kind() == FileType::CharacterDevice && stat.st_rdev == 0 {
+            return below.map_or(Ok(()), |below| self.deleted(path, below));
+        }
+        let below_directory = below.is_some_and(|below| below.is_directory());
+        if !above.is_directory() {
+            if below_directory {
+                self.deleted_within(&path)?;
+            }
+            return self.changed(path, above, below, None).map(drop);
+        }
+        // A directory that only holds changes is none itself.
+        let merges = below.is_some_and(|below| below.is_directory() && below.mode & 0o777 == above.mode & 0o777);
+        let closed = (path.as_os_str().len() > MAX_PATH_BYTES).then_some(SkipReason::TooDeep);
+        let listed =
+            if merges && closed.is_none() { None } else { Some(self.changed(path.clone(), above, below, closed)?) };
+        if closed.is_none() {
+            self.open.push(OpenDirectory { path, listed, opaque: opaque && below_directory });
+        }
+        Ok(())
+    }
+
+    /// What an opaque directory hides is deleted, unless it is there again.
+    fn hidden(&mut self, path: &Path, upper: &OwnedFd, lower: &OwnedFd) -> io::Result<()> {
+        for name in beneath::names(lower)? {
+            let name = name?;
+            if let (None, Some(below)) = (look(upper, &name)?, look(lower, &name)?) {
+                self.deleted(path.join(OsStr::from_bytes(name.to_bytes())), FileStamp::of(&below))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn deleted(&mut self, path: PathBuf, below: FileStamp) -> io::Result<()> {
+        if below.is_directory() {
+            self.deleted_within(&path)?;
+        }
+        self.push(TouchedPath { path, kind: ChangeKind::Deleted, above: None, below: Some(below), closed: None })
+            .map(drop)
+    }
+
+    /// Everything below a directory of the host.
+    fn deleted_within(&mut self, path: &Path) -> io::Result<()> {
+        let mut open = vec![path.to_owned()];
+        while let Some(path) = open.pop() {
+            let directory = match beneath::directory(self.lower, &path) {
+                Ok(directory) => directory,
+                Err(error) if beneath::is_absence(error) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            for name in beneath::names(&directory)? {
+                let name = name?;
+                let Some(stat) = look(&directory, &name)? else { continue };
+                let (path, below) = (path.join(OsStr::from_bytes(name.to_bytes())), FileStamp::of(&stat));
+                if below.is_directory() {
+                    open.push(path.clone());
+                }
+                let kind = ChangeKind::Deleted;
+                self.push(TouchedPath { path, kind, above: None, below: Some(below), closed: None })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn changed(
+        &mut self,
+        path: PathBuf,
+        above: FileStamp,
+        below: Option<FileStamp>,
+        closed: Option<SkipReason>,
+    ) -> io::Result<usize> {
+        let kind = if below.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
+        self.push(TouchedPath { path, kind, above: Some(above), below, closed })
+    }
+
+    /// Marks a directory that cannot be read, listing it if it was not yet.
+    fn close(&mut self, place: &OpenDirectory, why: SkipReason) -> io::Result<()> {
+        if let Some(listed) = place.listed.and_then(|index| self.found.get_mut(index)) {
+            listed.closed = Some(why);
+            return Ok(());
+        }
+        let above = beneath::stamp(self.upper, &place.path)?;
+        let below = beneath::stamp(self.lower, &place.path).unwrap_or_default();
+        let Some(above) = above else { return Ok(()) };
+        self.changed(place.path.clone(), above, below, Some(why)).map(drop)
+    }
+
+    fn push(&mut self, touched: TouchedPath) -> io::Result<usize> {
+        if self.found.len() >= MAX_TOUCHED {
+            return Err(io::Error::other(format!("more than {MAX_TOUCHED} paths were changed")));
+        }
+        self.found.push(touched);
+        Ok(self.found.len() - 1)
+    }
+}
+
+fn look(directory: &OwnedFd, name: &CStr) -> io::Result<Option<Stat>> {
+    match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Programs inside cannot set this mark: overlayfs escapes attributes of its own name.
+fn is_opaque(directory: &OwnedFd) -> bool {
+    let mut value = [0; 8];
+    rustix::fs::fgetxattr(directory, "user.overlay.opaque", &mut value).is_ok_and(|size| &value[..size] == b"y")
+}
