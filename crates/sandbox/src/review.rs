@@ -1,9 +1,9 @@
-//! Review of an overlay workspace: what changed, kept after the sandbox is gone, and applied to the host.
+//! Review of an overlay workspace: saves the changes, shows them, and applies them to the host.
 //!
-//! The upper layer and everything saved from it was written by the sandbox and is not trusted. Nothing
-//! reaches the host but what `apply` writes, path by path, after every path of it was found allowed.
+//! The sandbox wrote the upper layer and everything saved from it, so neither is trusted. Only `apply` writes to the host,
+//! path by path, after every path was checked.
 //!
-//! Not here: printing, what is denied (`policy`), how the layers come to be (`jail`).
+//! Not here: printing, the denials (`policy`), and how the layers are made (`jail`).
 
 mod apply;
 mod apply_journal;

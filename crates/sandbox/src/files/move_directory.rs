@@ -48,7 +48,7 @@ fn copy_tree(view: &WorkspaceView, from: &Path, copy: &Path) -> Result<(), Files
             _ => Err(FilesError::WrongKind { path: path.to_owned(), wanted: "a file, directory or link" }),
         }
     })?;
-    // LastLink, and the innermost first: a directory that cannot be written could not have been filled.
+    // Modes are set last, innermost first, because a read-only directory could not be filled.
     directories.iter().rev().try_for_each(|(path, target)| copy_mode(view, path, target))
 }
 

@@ -1,10 +1,10 @@
-//! Changes brought to the host, all or none.
+//! Apply: copies saved changes to the host, all of them or none.
 //!
-//! Every path is checked before any is touched. Then a journal is written, and steps are taken that can be
-//! finished or undone from wherever they stop. Deletions come first. Originals are kept until the next
+//! Every path is checked before any is changed. Then a journal is written, and the changes are made in steps. From any
+//! point at which they stop, the steps can be finished or undone. Deletions come first. Originals are kept until the next
 //! apply, so that the last one can be undone.
 //!
-//! The workspace must lie on a file system that can exchange two names; all local ones can.
+//! The workspace must be on a file system that can exchange two names; all local ones can.
 
 mod aliases;
 mod check;
@@ -35,17 +35,17 @@ pub use check::{WriteRules, denying_rule};
 pub use error::ApplyError;
 pub use refusal::{HostDifference, RefusalReason, RefusedPath};
 
-/// What was brought to the host, or taken back from it.
+/// The changes that were applied or undone.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ApplyReport {
     /// The changes, deletions first.
     pub changes: Vec<SavedChange>,
 }
 
-/// Applies the changes at or below `paths`, or all of them, to `workspace`, and forgets them as changes.
+/// Applies the changes at or below `paths`, or all of them, to `workspace`, and removes them from the saved changes.
 ///
-/// `rules` answers with the rule that denies writing a path to whoever applies; what the sandbox's own policy
-/// denies is refused as well. If any change is refused, none is applied.
+/// `rules` returns the rule of the applying user's policy that denies writing a path. Paths that the sandbox's own policy
+/// denies are refused as well. If any change is refused, none is applied.
 pub fn apply(
     saved: &mut SavedChanges,
     workspace: &Path,
@@ -55,13 +55,13 @@ pub fn apply(
     apply_stepwise(saved, workspace, paths, rules, &|| ())
 }
 
-/// Completes an apply that stopped halfway.
+/// Completes an apply that was interrupted.
 pub fn finish(directory: &Path) -> Result<ApplyReport, ApplyError> {
     finish_stepwise(directory, &|| ())
 }
 
-/// Takes back the last apply, whether it was finished or stopped halfway, and makes its changes pending
-/// again. Refused, with nothing done, where the host has changed since.
+/// Undoes the last apply, finished or interrupted, and makes its changes pending again. Fails without any effect when the
+/// host has changed since.
 pub fn undo(directory: &Path) -> Result<ApplyReport, ApplyError> {
     undo_stepwise(directory, &|| ())
 }
@@ -104,7 +104,7 @@ pub(crate) fn apply_stepwise(
     match complete(&saved.directory, &mut journal, before_each, ApplyError::stopped) {
         Ok(manifest) => saved.manifest = manifest,
         Err(error) => {
-            take_back(&saved.directory, &mut journal, before_each)?;
+            revert(&saved.directory, &mut journal, before_each)?;
             saved.manifest = Manifest::read(&saved.directory)?;
             return Err(error);
         }
@@ -126,11 +126,11 @@ pub(crate) fn finish_stepwise(directory: &Path, before_each: &dyn Fn()) -> Resul
 pub(crate) fn undo_stepwise(directory: &Path, before_each: &dyn Fn()) -> Result<ApplyReport, ApplyError> {
     let _lock = SaveLock::take(directory)?;
     let mut journal = ApplyJournal::read(directory)?.ok_or(ApplyError::NothingApplied)?;
-    take_back(directory, &mut journal, before_each)?;
+    revert(directory, &mut journal, before_each)?;
     Ok(ApplyReport { changes: journal.changes })
 }
 
-/// Takes every step that is left and records the result.
+/// Takes every remaining step and records the result.
 fn complete(
     saved: &Path,
     journal: &mut ApplyJournal,
@@ -142,7 +142,7 @@ fn complete(
     run(&context, &steps).map_err(|(path, stop)| stopped(path, stop))?;
     context.sync_names(&paths_of(&steps))?;
     let mut manifest = Manifest::read(saved)?;
-    forget_applied(&mut manifest, &context, &journal.changes)?;
+    record_applied(&mut manifest, &context, &journal.changes)?;
     context.next();
     manifest.write(saved)?;
     context.next();
@@ -153,16 +153,16 @@ fn complete(
 }
 
 /// Undoes every step, last one first, and makes the changes pending again.
-fn take_back(saved: &Path, journal: &mut ApplyJournal, before_each: &dyn Fn()) -> Result<(), ApplyError> {
+fn revert(saved: &Path, journal: &mut ApplyJournal, before_each: &dyn Fn()) -> Result<(), ApplyError> {
     let context = ApplyContext::open(saved, journal, before_each)?;
     let steps_taken = steps(&journal.changes);
     let applied = journal.state == ApplyState::Done;
-    let mut hindrances = Vec::new();
+    let mut obstacles = Vec::new();
     for step in &steps_taken {
-        hindrances.extend(step.hindrance(&context, applied)?.map(|difference| (step.path(), difference)));
+        obstacles.extend(step.obstacle(&context, applied)?.map(|difference| (step.path(), difference)));
     }
-    if !hindrances.is_empty() {
-        return Err(ApplyError::changed_since(hindrances));
+    if !obstacles.is_empty() {
+        return Err(ApplyError::changed_since(obstacles));
     }
     if journal.state != ApplyState::Undoing {
         let undoing = ApplyJournal { state: ApplyState::Undoing, ..journal.clone() };
@@ -174,7 +174,7 @@ fn take_back(saved: &Path, journal: &mut ApplyJournal, before_each: &dyn Fn()) -
     }
     context.sync_names(&paths_of(&steps_taken))?;
     let mut manifest = Manifest::read(saved)?;
-    remember_undone(&mut manifest, &context, &journal.changes)?;
+    record_undone(&mut manifest, &context, &journal.changes)?;
     context.next();
     manifest.write(saved)?;
     context.next();
@@ -185,8 +185,8 @@ fn paths_of<'a>(steps: &[Step<'a>]) -> Vec<&'a Path> {
     steps.iter().map(Step::path).collect()
 }
 
-/// The changes are none any more, and what they left on the host is ours.
-fn forget_applied(manifest: &mut Manifest, context: &ApplyContext<'_>, changes: &[SavedChange]) -> io::Result<()> {
+/// Removes applied changes from the manifest, and records the files that they left on the host.
+fn record_applied(manifest: &mut Manifest, context: &ApplyContext<'_>, changes: &[SavedChange]) -> io::Result<()> {
     let applied: HashMap<&Path, &SavedChange> = changes.iter().map(|change| (change.path.as_path(), change)).collect();
     manifest.changes.retain(|record| applied.get(&*record.change.path).is_none_or(|change| **change != record.change));
     manifest.known.retain(|known| !applied.contains_key(&*known.path));
@@ -197,8 +197,8 @@ fn forget_applied(manifest: &mut Manifest, context: &ApplyContext<'_>, changes: 
     Ok(())
 }
 
-/// The changes are pending again, over the originals as they are now.
-fn remember_undone(manifest: &mut Manifest, context: &ApplyContext<'_>, changes: &[SavedChange]) -> io::Result<()> {
+/// Makes undone changes pending again, based on the originals as they are now.
+fn record_undone(manifest: &mut Manifest, context: &ApplyContext<'_>, changes: &[SavedChange]) -> io::Result<()> {
     let undone: HashSet<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
     manifest.known.retain(|known| !undone.contains(&*known.path));
     let listed: HashSet<_> = manifest.changes.iter().map(|record| record.change.path.clone()).collect();

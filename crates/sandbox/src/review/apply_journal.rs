@@ -1,4 +1,4 @@
-//! What an apply set out to do: written before the first change, so that a crash can be finished or undone.
+//! The journal of an apply, written before its first step, so that an interrupted apply can be finished or undone.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::{SavedChange, json_path};
 
 const NAME: &str = "apply.journal";
 
-/// One apply. How far it came is seen from the files themselves, never from a note about them.
+/// The journal of one apply. Its progress is derived from the files themselves.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ApplyJournal {
-    /// Stands in the names of its temporary files.
+    /// The id in the names of its temporary files.
     pub(crate) id: String,
     /// The directory on the host.
     #[serde(with = "json_path")]
@@ -22,20 +22,20 @@ pub(crate) struct ApplyJournal {
     pub(crate) changes: Vec<SavedChange>,
 }
 
-/// How far the whole has come.
+/// The state of an apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ApplyState {
     /// Some changes may be on the host, and some not.
     Started,
-    /// All of them are; the originals are still kept.
+    /// All changes are applied; the originals are kept.
     Done,
-    /// Originals are being put back.
+    /// Originals are being restored.
     Undoing,
 }
 
 impl ApplyJournal {
-    /// The last apply, if its originals are still kept.
+    /// Returns the last apply; `None` when its originals were discarded or nothing was applied.
     pub(crate) fn read(saved: &Path) -> io::Result<Option<Self>> {
         match read_json(&saved.join(NAME)) {
             Ok(this) => Ok(Some(this)),
@@ -48,12 +48,12 @@ impl ApplyJournal {
         write_json(saved, NAME, self)
     }
 
-    /// Where its originals are kept.
+    /// Returns the directory of its originals.
     pub(crate) fn originals(&self, saved: &Path) -> PathBuf {
         saved.join(format!("originals.{}", self.id))
     }
 
-    /// Forgets the apply, and then its originals.
+    /// Removes the journal, and then the originals.
     pub(crate) fn remove(&self, saved: &Path) -> io::Result<()> {
         std::fs::remove_file(saved.join(NAME))?;
         sync_directory(saved)?;
@@ -63,7 +63,7 @@ impl ApplyJournal {
         }
     }
 
-    /// Whether it stopped halfway, in either direction.
+    /// Returns whether the apply or its undo was interrupted.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.state != ApplyState::Done
     }

@@ -1,7 +1,7 @@
-//! Content of changed files, kept by digest.
+//! The store of saved file contents, by digest.
 //!
-//! A file here is complete or absent: it is written under another name and renamed. Two paths with the same
-//! content share one.
+//! A file in the store is complete or absent: it is written under another name and renamed. Paths with the same content
+//! share one file.
 
 use std::collections::HashSet;
 use std::fs::{DirBuilder, File};
@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::manifest::sync_directory;
 
-/// Up to this many new files are brought to disk one by one; from there on one call for all is quicker.
+/// Up to this many new files are synced one by one. For more, one syncfs is faster.
 const SYNCED_ONE_BY_ONE: usize = 64;
 const CHUNK_BYTES: usize = 128 << 10;
 
@@ -26,7 +26,7 @@ pub(crate) struct ContentStore {
 }
 
 impl ContentStore {
-    /// The contents below `saved`, which is made if it is not there.
+    /// Returns the store below `saved`, making its directory.
     pub(crate) fn create(saved: &Path) -> io::Result<Self> {
         let this = Self::of(saved);
         DirBuilder::new().recursive(true).mode(0o700).create(&this.directory)?;
@@ -37,7 +37,7 @@ impl ContentStore {
         Self { directory: saved.join("contents"), written: 0 }
     }
 
-    /// Keeps what `source` holds, if that is at most `limit` bytes; gives its length and digest.
+    /// Saves the content of `source`; returns its length and digest. Returns `None` when it is over `limit` bytes.
     pub(crate) fn keep(&mut self, source: &mut File, limit: u64) -> io::Result<Option<(u64, String)>> {
         let temporary = self.directory.join("new");
         let mut file = File::create(&temporary)?;
@@ -61,7 +61,7 @@ impl ContentStore {
         File::open(self.directory.join(sha256))
     }
 
-    /// Returns when all that was kept is on disk.
+    /// Writes all saved contents to disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         if self.written > SYNCED_ONE_BY_ONE {
             rustix::fs::syncfs(File::open(&self.directory)?)?;
@@ -69,7 +69,7 @@ impl ContentStore {
         sync_directory(&self.directory)
     }
 
-    /// Removes what nothing names any more.
+    /// Removes contents whose digest is not in `named`.
     pub(crate) fn retain(&self, named: &HashSet<&str>) -> io::Result<()> {
         for entry in std::fs::read_dir(&self.directory)? {
             let entry = entry?;
@@ -81,8 +81,8 @@ impl ContentStore {
     }
 }
 
-/// Copies at most `limit` bytes and gives length and digest; `None` when there are more. Runs of zeros
-/// become holes: a file that claims to be huge costs no more here than there.
+/// Copies a file; returns its length and digest, or `None` when it is over `limit` bytes. Runs of zeros become holes, so a
+/// sparse file stays sparse.
 pub(crate) fn copy(source: &mut File, target: &mut File, limit: u64) -> io::Result<Option<(u64, String)>> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let (mut hasher, mut size) = (Sha256::new(), 0_u64);
@@ -104,7 +104,7 @@ pub(crate) fn copy(source: &mut File, target: &mut File, limit: u64) -> io::Resu
     Ok(Some((size, Digest::finish(hasher).to_string())))
 }
 
-/// The digest of all that is left in `source`.
+/// Returns the digest of the rest of `source`.
 pub(crate) fn digest(source: &mut File) -> io::Result<String> {
     let mut hasher = Sha256::new();
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -116,7 +116,7 @@ pub(crate) fn digest(source: &mut File) -> io::Result<String> {
     }
 }
 
-/// Whether both hold the same from here on; stops at the first difference.
+/// Returns whether the rest of both files is the same.
 pub(crate) fn are_equal(one: &mut File, other: &mut File) -> io::Result<bool> {
     let (mut left, mut right) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
     loop {

@@ -1,16 +1,16 @@
-//! What tells whether a file is still the one that was seen.
+//! File stamps, which show whether a file has changed.
 
 use std::time::SystemTime;
 
 use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
 
-/// The identity and age of something on disk, without its content.
+/// The identity and times of a file, without its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStamp {
-    /// Its file system. Told, never compared: the number may change when the machine starts anew.
+    /// The device number. It is not compared, because it may change at the next boot.
     pub dev: u64,
-    /// Its number there.
+    /// The inode number.
     pub ino: u64,
     /// Its length in bytes.
     pub size: u64,
@@ -18,7 +18,7 @@ pub struct FileStamp {
     pub mode: u32,
     /// When its content was written, in nanoseconds since 1970.
     pub mtime_nanos: i64,
-    /// When anything about it changed. No program can set this one.
+    /// When anything about the file changed. Programs cannot set this time.
     pub ctime_nanos: i64,
 }
 
@@ -48,13 +48,12 @@ impl FileStamp {
         self.mode & 0o7777
     }
 
-    /// Whether `now` is what was stamped, untouched. A directory may hold other names: those are looked at
-    /// one by one.
+    /// Returns whether `now` is the same unchanged file. A directory may have other entries, which are checked one by one.
     pub(crate) fn is_untouched(&self, now: &Self) -> bool {
         self.is_same_file(now) && (self.is_directory() || self.ctime_nanos == now.ctime_nanos)
     }
 
-    /// Whether `now` is what was stamped, though it may have been moved.
+    /// Returns whether `now` is the same file, even if it was moved.
     pub(crate) fn is_same_file(&self, now: &Self) -> bool {
         self.ino == now.ino
             && self.mode == now.mode
@@ -62,12 +61,12 @@ impl FileStamp {
     }
 }
 
-/// Nanoseconds since 1970; times a file cannot mean end at the ends of the range.
+/// Returns nanoseconds since 1970, limited to the range of `i64`.
 fn nanos(secs: i64, nanos: impl TryInto<i64>) -> i64 {
     secs.saturating_mul(1_000_000_000).saturating_add(nanos.try_into().unwrap_or_default())
 }
 
-/// The same for a moment of ours.
+/// Returns a system time in nanoseconds since 1970.
 pub(crate) fn nanos_of(time: SystemTime) -> i64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)

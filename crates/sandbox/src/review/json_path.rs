@@ -1,6 +1,6 @@
-//! Names in JSON: a text where it is one, else its bytes.
+//! Paths in JSON: a text if the path is UTF-8, otherwise its bytes.
 //!
-//! A file name is any bytes but `/` and NUL. Read back it must be the same name, so nothing is replaced.
+//! A file name can be any bytes except `/` and NUL. It must be the same when read back, so no byte is replaced.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -32,7 +32,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     })
 }
 
-/// The path as a person sees it: quoted like git does when it holds bytes that could move a cursor.
+/// Returns the path for display. It is quoted as in git when it contains bytes that could affect a terminal.
 pub fn quoted(path: &Path) -> String {
     let plain = |text: &&str| text.chars().all(|sign| is_plain(sign) && !matches!(sign, '"' | '\\'));
     if let Some(text) = path.to_str().filter(plain) {
@@ -59,7 +59,7 @@ fn octal(text: &mut String, bytes: &[u8]) {
     text.extend(bytes.iter().map(|byte| format!("\\{byte:03o}")));
 }
 
-/// Whether a sign shows as itself: no control, and nothing that turns the direction of writing or hides.
+/// Returns whether a character is displayed as itself: not a control, direction or invisible character.
 pub(crate) fn is_plain(sign: char) -> bool {
     !sign.is_control()
         && !matches!(sign, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_survives_and_shows_safely() {
+    fn every_name_survives_json_and_is_displayed_safely() {
         check(b"src/a b.rs", r#""src/a b.rs""#, "src/a b.rs");
         check("ü/é".as_bytes(), r#""ü/é""#, "ü/é");
         check(b"a\xffb", r#"{"bytes":[97,255,98]}"#, r#""a\377b""#);

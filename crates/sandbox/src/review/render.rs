@@ -1,7 +1,7 @@
-//! Changes as a person reads them in a terminal.
+//! Changes as text for a terminal.
 //!
-//! Names and contents were written by the sandbox. Nothing of them reaches the terminal that could move its
-//! cursor, change its title or turn the direction of writing.
+//! The sandbox wrote the names and contents. Characters that could move the cursor, change the title or change the writing
+//! direction are escaped.
 
 use std::fmt::Write as _;
 use std::io;
@@ -11,7 +11,7 @@ use super::json_path::{is_plain, quoted};
 use super::{ChangeStat, SavedChanges, UnsavedReason};
 use crate::overlay::ChangeKind;
 
-/// One line a path, deletions first, and a sum. A deleted directory is one line, with what was in it.
+/// Returns one line for each path, deletions first, and a sum. A deleted directory and its entries are one line.
 pub fn render_stat(stats: &[ChangeStat]) -> String {
     let rows = rows(stats);
     let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or_default();
@@ -30,7 +30,7 @@ pub fn render_stat(stats: &[ChangeStat]) -> String {
     text
 }
 
-/// The patches of `paths` and all below them, or of everything, safe to print.
+/// Returns the patches of `paths` and everything below them, or of all changes, escaped for a terminal.
 pub fn render_diff(saved: &SavedChanges, paths: Option<&[&Path]>) -> io::Result<String> {
     let mut text = String::new();
     for change in saved.changes() {
@@ -42,12 +42,12 @@ pub fn render_diff(saved: &SavedChanges, paths: Option<&[&Path]>) -> io::Result<
     Ok(text)
 }
 
-/// Why something was not kept, as a clause.
+/// Returns why a file was not saved, as a clause.
 pub(crate) fn unsaved(reason: UnsavedReason) -> &'static str {
     match reason {
         UnsavedReason::TooLarge => "it is too large",
         UnsavedReason::TooDeep => "its path is too long",
-        UnsavedReason::Unreadable => "its permissions shut us out",
+        UnsavedReason::Unreadable => "its permissions do not allow to read it",
         UnsavedReason::Vanished => "it was replaced while it was read",
     }
 }
@@ -62,7 +62,7 @@ struct StatRow {
 fn rows(stats: &[ChangeStat]) -> Vec<StatRow> {
     let mut rows: Vec<(StatRow, &Path, u64)> = Vec::new();
     for stat in stats {
-        // Sorted by path, a directory comes right before what was in it.
+        // Sorted by path, a directory comes right before its entries.
         if let Some((row, top, within)) = rows.last_mut()
             && stat.kind == ChangeKind::Deleted
             && stat.path.starts_with(*top)
@@ -88,7 +88,7 @@ fn rows(stats: &[ChangeStat]) -> Vec<StatRow> {
     rows.into_iter().map(|(row, ..)| row).collect()
 }
 
-/// The text with everything that a terminal would act on written out.
+/// Returns the text with control and direction characters escaped.
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for sign in text.chars() {

@@ -1,4 +1,4 @@
-//! From the upper layer, which dies with the host process, to files that stay.
+//! Saving of changes: copies the upper layer, which is lost with the host process, to files on disk.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -19,19 +19,19 @@ use super::{FileStamp, SavedChange, SavedChanges, SavedEntry, UnsavedReason};
 use crate::beneath;
 use crate::overlay::{ChangeKind, OverlayLayers};
 
-/// Larger files are named but not kept; a hole costs the sandbox nothing, so its own quota is no bound.
+/// The largest file that is saved. The sandbox's quota is no bound, because holes of sparse files do not count.
 const MAX_FILE_BYTES: u64 = 4 << 30;
-/// The same for all files together.
+/// The most bytes that are saved of all files together.
 const MAX_TOTAL_BYTES: u64 = 16 << 30;
-/// Clocks of file systems tick slowly: a file this young may change again without a trace.
+/// File system clocks are coarse: a file that changed this recently may change again with the same time.
 const RACY_NANOS: i64 = 100_000_000;
 
-/// Which files are read again.
+/// Which files a save reads again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reread {
-    /// Those whose stamp differs from the last time.
+    /// Files whose stamp differs from the last save.
     Changed,
-    /// Every one.
+    /// All files.
     All,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn save(layers: &OverlayLayers, into: &Path, reread: Reread) -> io::R
     Ok(SavedChanges::new(into, manifest))
 }
 
-/// Removes content that neither the list nor an unfinished apply names.
+/// Removes contents that neither the manifest nor an unfinished apply needs.
 fn forget(saved: &Path, contents: &ContentStore, manifest: &Manifest) -> io::Result<()> {
     let journal = ApplyJournal::read(saved)?;
     let applied = journal.iter().flat_map(ApplyJournal::changes);
@@ -77,7 +77,7 @@ fn forget(saved: &Path, contents: &ContentStore, manifest: &Manifest) -> io::Res
     contents.retain(&named)
 }
 
-/// What the save before this one found.
+/// The result of the previous save.
 #[derive(Default)]
 struct PreviousSave {
     saved_nanos: i64,
@@ -99,23 +99,23 @@ impl PreviousSave {
         })
     }
 
-    /// The file was kept by the last save, and has not been touched since.
+    /// Returns the entry of a file that the previous save kept and that was not changed since.
     fn unchanged(&self, path: &Path, now: &FileStamp) -> Option<&ManifestEntry> {
         let record = self.records.get(path)?;
         let settled = now.ctime_nanos < self.saved_nanos - RACY_NANOS;
         (settled && record.upper.as_ref() == Some(now)).then_some(record)
     }
 
-    /// The host's file is not the one the sandbox was made over.
+    /// Returns whether the host's file changed since the sandbox was made.
     fn is_conflict(&self, touched: &TouchedPath, since_nanos: i64) -> bool {
         let before = self.records.get(&touched.path).map(|record| &record.change);
         let Some(below) = touched.below else {
-            // It was there once, and we did not remove it.
+            // The file existed once, and no apply removed it.
             return before.is_some_and(|change| change.base.is_some()) || self.known.contains_key(&touched.path);
         };
-        // A directory is as young as the youngest name in it: those are looked at one by one.
+        // A directory changes with its entries, which are checked one by one.
         let young = below.ctime_nanos > since_nanos;
-        // Changed between two sandboxes of one session: older than the second, but not what the first had.
+        // The file changed between two sandboxes of one session: before the second, but after the first.
         let replaced = before.is_some_and(|change| change.base != Some(below));
         let ours = self.known.get(&touched.path) == Some(&below);
         let accepted = before.is_some_and(|change| !change.conflict && change.base == Some(below));
@@ -130,22 +130,22 @@ impl PreviousSave {
     }
 }
 
-/// Reads what the sandbox left, and keeps it.
+/// Reads the entries that the sandbox left, and saves them.
 struct EntrySaver<'a> {
     upper: &'a OwnedFd,
     lower: &'a OwnedFd,
     last: &'a PreviousSave,
     contents: &'a mut ContentStore,
     reread: Reread,
-    /// How much may still be kept.
+    /// How many bytes may still be saved.
     left: u64,
 }
 
-/// What lies at a path, and the stamp of the file it was copied from.
+/// The entry at a path, and the stamp of the file that it was copied from.
 type SavedState = (Option<SavedEntry>, Option<FileStamp>);
 
 impl EntrySaver<'_> {
-    /// `None` when it turns out to be as on the host.
+    /// Saves one entry; returns `None` when it is the same as on the host.
     fn entry(&mut self, touched: &TouchedPath) -> io::Result<Option<SavedState>> {
         let Some(above) = touched.above else { return Ok(Some((None, None))) };
         if let Some(closed) = touched.closed {
@@ -186,7 +186,7 @@ impl EntrySaver<'_> {
             }
             Err(error) => return Err(error),
         };
-        // Taken before the content: a write meanwhile makes the next save read it again.
+        // The stamp is read before the content, so that a concurrent write makes the next save read the file again.
         let upper = FileStamp::of(&fstat(&file)?);
         if self.is_as_below(touched, &upper, &mut file)? {
             return Ok(None);
@@ -209,7 +209,7 @@ impl EntrySaver<'_> {
         Ok(Some((Some(SavedEntry::Regular { mode: upper.permissions(), size, sha256 }), Some(upper))))
     }
 
-    /// Whether a file was only opened or touched: same mode, same content.
+    /// Returns whether a file has the same mode and content as on the host.
     fn is_as_below(&self, touched: &TouchedPath, upper: &FileStamp, file: &mut File) -> io::Result<bool> {
         let alike = |below: &FileStamp| below.mode == upper.mode && below.size == upper.size;
         if touched.kind != ChangeKind::Modified || !touched.below.is_some_and(|below| alike(&below)) {

@@ -1,4 +1,4 @@
-//! One writer at a time for a directory of saved changes, among all processes.
+//! The lock of a directory of saved changes: one writer at a time, among all processes.
 
 use std::fs::File;
 use std::io;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Held while the directory is written; the kernel lets go when the holder dies.
+/// Held while the directory is written. The kernel releases it when its holder dies.
 #[derive(Debug)]
 pub(crate) struct SaveLock(File);
 
 impl SaveLock {
-    /// Takes the lock or fails with `ResourceBusy`: a caller that waited would find another list than it read.
+    /// Takes the lock, or fails with `ResourceBusy`. It does not wait, because the saved changes would differ afterwards.
     pub(crate) fn take(directory: &Path) -> io::Result<Self> {
         let file = File::options().create(true).write(true).truncate(false).open(directory.join("lock"))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -27,8 +27,8 @@ impl SaveLock {
 
 impl Drop for SaveLock {
     fn drop(&mut self) {
-        // Said, and not left to the closing: a process that another thread starts at this moment has the file open
-        // too until it runs its own program, and the lock would last as long.
+        // Closing the file is not enough: a process that another thread forks now has a copy of the descriptor until it
+        // executes its program, and would hold the lock until then.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }

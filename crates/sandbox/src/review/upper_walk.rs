@@ -1,8 +1,8 @@
-//! The upper layer of an overlay, read as overlayfs wrote it.
+//! A walk over the upper layer of an overlay, in the format of overlayfs.
 //!
-//! A character device 0/0 is a deletion, an opaque directory hides all that lies below it, and anything
-//! inside a directory that did not merge is new. The sandbox wrote all of this: directories are opened one
-//! at a time from the top, so neither depth nor a link nor a rename meanwhile leads anywhere else.
+//! A character device 0/0 is a deletion. An opaque directory hides the host's entries. Everything in a directory that did
+//! not merge is new. The sandbox wrote all of this, so directories are opened one at a time from the top: no depth, link
+//! or concurrent rename leads out of the layer.
 
 use std::ffi::{CStr, OsStr};
 use std::io;
@@ -17,9 +17,9 @@ use super::FileStamp;
 use crate::beneath;
 use crate::overlay::ChangeKind;
 
-/// Longer paths cannot be named in one call; what lies deeper is told as one thing that cannot be kept.
+/// The longest path that can be opened in one call. A deeper directory is listed as one entry that cannot be saved.
 const MAX_PATH_BYTES: usize = 3800;
-/// More than any session of work touches; a bound on memory all the same.
+/// The most touched paths, as a bound on memory.
 const MAX_TOUCHED: usize = 1_000_000;
 
 /// One path that the sandbox touched.
@@ -27,23 +27,23 @@ const MAX_TOUCHED: usize = 1_000_000;
 pub(crate) struct TouchedPath {
     pub(crate) path: PathBuf,
     pub(crate) kind: ChangeKind,
-    /// What lies there in the upper layer; `None` when it was deleted.
+    /// The stamp in the upper layer; `None` when the path was deleted.
     pub(crate) above: Option<FileStamp>,
-    /// What the host has there.
+    /// The stamp on the host; `None` when the path is new.
     pub(crate) below: Option<FileStamp>,
-    /// Why what lies below this directory is not known.
+    /// Why the entries of this directory are not known.
     pub(crate) closed: Option<SkipReason>,
 }
 
-/// Why a directory was not looked into.
+/// Why a directory was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SkipReason {
     TooDeep,
     Unreadable,
 }
 
-/// Everything that was touched, deletions first, then by path. What was deleted with its directory is
-/// listed path by path: each of them may be denied, or have changed meanwhile.
+/// Returns every touched path, deletions first, then by path. Entries of a deleted directory are listed one by one,
+/// because each may be denied or have changed on the host.
 pub(crate) fn touched_paths(upper: &OwnedFd, lower: &OwnedFd) -> io::Result<Vec<TouchedPath>> {
     let mut walk = UpperWalk { upper, lower, open: vec![OpenDirectory::default()], found: Vec::new() };
     while let Some(place) = walk.open.pop() {
@@ -64,9 +64,9 @@ struct UpperWalk<'a> {
 #[derive(Default)]
 struct OpenDirectory {
     path: PathBuf,
-    /// Where it stands in `found`, when it is a change itself.
+    /// Its index in `found`, when it is a change itself.
     listed: Option<usize>,
-    /// It hides what the host has at the same place.
+    /// Whether it hides the host's directory.
     opaque: bool,
 }
 
@@ -74,7 +74,7 @@ impl UpperWalk<'_> {
     fn directory(&mut self, place: &OpenDirectory) -> io::Result<()> {
         let upper = match beneath::directory(self.upper, &place.path) {
             Ok(upper) => upper,
-            // It was removed or replaced while we walked: the next save sees it.
+            // The directory was removed or replaced meanwhile. The next save finds it.
             Err(error) if beneath::is_absence(error) => return Ok(()),
             Err(Errno::ACCESS) => return self.close(place, SkipReason::Unreadable),
             Err(error) => return Err(error.into()),
@@ -116,7 +116,7 @@ impl UpperWalk<'_> {
             }
             return self.changed(path, above, below, None).map(drop);
         }
-        // A directory that only holds changes is none itself.
+        // A directory that only contains changes is not a change itself.
         let merges = below.is_some_and(|below| below.is_directory() && below.mode & 0o777 == above.mode & 0o777);
         let closed = (path.as_os_str().len() > MAX_PATH_BYTES).then_some(SkipReason::TooDeep);
         let listed =
@@ -127,7 +127,7 @@ impl UpperWalk<'_> {
         Ok(())
     }
 
-    /// What an opaque directory hides is deleted, unless it is there again.
+    /// Lists the entries that an opaque directory hides as deleted, unless they exist again.
     fn hidden(&mut self, path: &Path, upper: &OwnedFd, lower: &OwnedFd) -> io::Result<()> {
         for name in beneath::names(lower)? {
             let name = name?;
@@ -146,7 +146,7 @@ impl UpperWalk<'_> {
             .map(drop)
     }
 
-    /// Everything below a directory of the host.
+    /// Lists everything below a directory of the host as deleted.
     fn deleted_within(&mut self, path: &Path) -> io::Result<()> {
         let mut open = vec![path.to_owned()];
         while let Some(path) = open.pop() {
@@ -209,7 +209,7 @@ fn look(directory: &OwnedFd, name: &CStr) -> io::Result<Option<Stat>> {
     }
 }
 
-/// Programs inside cannot set this mark: overlayfs escapes attributes of its own name.
+/// Returns whether a directory is opaque. Programs inside cannot set this attribute: overlayfs escapes its own names.
 fn is_opaque(directory: &OwnedFd) -> bool {
     let mut value = [0; 8];
     rustix::fs::fgetxattr(directory, "user.overlay.opaque", &mut value).is_ok_and(|size| &value[..size] == b"y")

@@ -65,7 +65,7 @@ impl<W: Write> Packer<'_, W> {
         let mut header = header(&stat, EntryType::Regular);
         header.set_size(stat.size);
         let name = self.name(path);
-        // ExactReader what the header says: a file that grows is cut, and one that shrinks breaks the archive off.
+        // Exactly the size in the header: a file that grows is cut, and one that shrinks makes the archive fail.
         let content = ExactReader { file: file.take(stat.size), left: stat.size };
         self.archive.append_data(&mut header, name, content).map_err(FilesError::Content)
     }

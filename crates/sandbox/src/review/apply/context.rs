@@ -1,4 +1,4 @@
-//! What every step of an apply works with.
+//! The context of an apply: the directories that its steps work with.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -14,23 +14,23 @@ use crate::beneath;
 use crate::review::apply_journal::ApplyJournal;
 use crate::review::content_store::ContentStore;
 
-/// More than these, and the whole file system is brought to disk in one call.
+/// With more directories than this, one syncfs is faster than an fsync for each.
 const FEW_DIRECTORIES: usize = 64;
 
-/// The directories an apply moves files between.
+/// The directories between which an apply moves files.
 pub(crate) struct ApplyContext<'a> {
     pub(crate) workspace: OwnedFd,
     pub(crate) contents: ContentStore,
     originals: OwnedFd,
     id: &'a str,
-    /// Called before each single change to a disk, and before each look at what came of one; tests stop here.
+    /// Called before each change to a disk, and before each check of its result. Tests interrupt the apply here.
     before_each: &'a dyn Fn(),
 }
 
 /// Why a step stopped.
 #[derive(Debug)]
 pub(crate) enum StepError {
-    /// Somebody else changed the path meanwhile. It is as they left it.
+    /// Another process changed the path meanwhile. That change was kept.
     Conflict(HostDifference),
     Io(io::Error),
 }
@@ -60,28 +60,28 @@ impl<'a> ApplyContext<'a> {
         })
     }
 
-    /// The next change, or look, is about to be made.
+    /// Announces the next change or check.
     pub(crate) fn next(&self) {
         (self.before_each)();
     }
 
-    /// Where the original of a step is kept.
+    /// Returns the entry in which the original of a step is kept.
     pub(crate) fn kept(&self, number: usize) -> io::Result<DirectoryEntry> {
         Ok(DirectoryEntry { directory: self.originals.try_clone()?, name: number.to_string().into() })
     }
 
-    /// The name a step uses beside its target meanwhile.
+    /// Returns the temporary name of a step beside its target.
     pub(crate) fn temporary(&self, number: usize) -> String {
         format!(".viv-apply-{}-{number}", self.id)
     }
 
-    /// Returns when everything that was done is on disk.
+    /// Writes all changes to disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         rustix::fs::syncfs(&self.workspace)?;
         Ok(rustix::fs::syncfs(&self.originals)?)
     }
 
-    /// The same, when only names in the directories of `paths` changed: for a few it is quicker.
+    /// Writes renames in the directories of `paths` to disk. Faster than `sync` for few directories.
     pub(crate) fn sync_names(&self, paths: &[&Path]) -> io::Result<()> {
         let mut parents: Vec<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
         parents.sort_unstable();

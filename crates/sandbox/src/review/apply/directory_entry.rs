@@ -1,4 +1,4 @@
-//! One name in one directory of the host, reached without following a link.
+//! One entry of a directory on the host, accessed without following links.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,18 +25,18 @@ pub(crate) struct DirectoryEntry {
 }
 
 impl DirectoryEntry {
-    /// `path` below `root`; the error is `NOENT` when its directory is not there.
+    /// Returns the entry `path` below `root`. Fails with `NOENT` when its directory does not exist.
     pub(crate) fn find(root: &OwnedFd, path: &Path) -> rustix::io::Result<Self> {
         let name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
         Ok(Self { directory: beneath::directory(root, path.parent().unwrap_or(Path::new("")))?, name })
     }
 
-    /// Another name in the same directory.
+    /// Returns another entry of the same directory.
     pub(crate) fn beside(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
         Ok(Self { directory: self.directory.try_clone()?, name: name.as_ref().to_owned() })
     }
 
-    /// What lies there.
+    /// Returns the stamp of the entry; `None` when it does not exist.
     pub(crate) fn stamp(&self) -> io::Result<Option<FileStamp>> {
         match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(FileStamp::of(&stat))),
@@ -54,7 +54,7 @@ impl DirectoryEntry {
         beneath::regular(&self.directory, Path::new(&self.name))
     }
 
-    /// Whether exactly `entry` lies there.
+    /// Returns whether the file or link is exactly `entry`.
     pub(crate) fn holds(&self, entry: &SavedEntry) -> io::Result<bool> {
         let Some(stamp) = self.stamp()? else { return Ok(false) };
         match entry {
@@ -72,7 +72,7 @@ impl DirectoryEntry {
         }
     }
 
-    /// Whether the same file or link, with the same permissions, lies at both.
+    /// Returns whether both are the same kind of file with the same permissions and content.
     pub(crate) fn equals(&self, other: &Self) -> io::Result<bool> {
         let (Some(one), Some(two)) = (self.stamp()?, other.stamp()?) else { return Ok(false) };
         if one.mode != two.mode || one.size != two.size {
@@ -85,7 +85,7 @@ impl DirectoryEntry {
         }
     }
 
-    /// Writes `entry` here, where nothing may be; it is owned like what it replaces or lies in.
+    /// Writes `entry`, which must not exist. Its owner is that of `like`, or of the directory.
     pub(crate) fn write(&self, entry: &SavedEntry, kept: &ContentStore, like: &Self) -> io::Result<Option<File>> {
         match entry {
             SavedEntry::Symlink { target } => {
@@ -108,7 +108,7 @@ impl DirectoryEntry {
         }
     }
 
-    /// A copy of what lies at `other`, made where nothing may be, down to its times.
+    /// Makes this entry, which must not exist, a copy of `other` with the same times.
     pub(crate) fn copy_of(&self, other: &Self) -> io::Result<()> {
         let Some(mut source) = other.regular()? else {
             return Ok(symlinkat(other.link()?, &self.directory, &self.name)?);
@@ -130,15 +130,15 @@ impl DirectoryEntry {
         Ok(openat(&self.directory, &self.name, flags, Mode::from_raw_mode(0o600))?.into())
     }
 
-    /// Trades the two names: at no moment is either of them missing.
+    /// Exchanges the two entries in one call, so that neither is ever missing.
     pub(crate) fn exchange(&self, other: &Self) -> rustix::io::Result<()> {
         renameat_with(&self.directory, &self.name, &other.directory, &other.name, RenameFlags::EXCHANGE)
     }
 
-    /// Moves to where nothing may be.
+    /// Moves the entry to `other`, which must not exist.
     pub(crate) fn move_to(&self, other: &Self) -> rustix::io::Result<()> {
         match renameat_with(&self.directory, &self.name, &other.directory, &other.name, RenameFlags::NOREPLACE) {
-            // Some network file systems know no flags: look first, then move.
+            // Some network file systems do not support the flag, so this checks first and then moves.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 match statat(&other.directory, &other.name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(_) => Err(Errno::EXIST),
@@ -150,7 +150,7 @@ impl DirectoryEntry {
         }
     }
 
-    /// Removes a file or link; that it is gone already is fine.
+    /// Removes a file or link, if it exists.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match unlinkat(&self.directory, &self.name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -163,8 +163,8 @@ impl DirectoryEntry {
     }
 }
 
-/// The owner of what lies at `like`, or of its directory. Only root can give files away, and only root needs
-/// to: it applies what belongs to somebody else.
+/// Returns the owner of `like`, or of its directory when it does not exist; `None` without root. Only root can change the
+/// owner of files, and only root needs to, because it may apply changes for another user.
 pub(crate) fn owner_like(like: &DirectoryEntry) -> io::Result<Option<(Uid, Gid)>> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);

@@ -1,8 +1,7 @@
-//! One file or link of the host replaced, made or removed, so that it can be finished or undone from any
-//! moment.
+//! A step that replaces, makes or removes one file or link of the host, and can be finished or undone from any point.
 //!
-//! The original is always whole at exactly one place that counts: at its name, beside it, or kept. How far
-//! a step came is read from those three places, never remembered:
+//! The original is always complete in exactly one of three entries: the target, a temporary entry beside it, or the kept
+//! originals. The progress of a step is derived from these entries and not recorded:
 //!
 //! ```text
 //!            target      beside it        kept
@@ -11,8 +10,8 @@
 //! after      new         –                original
 //! ```
 //!
-//! The two names are exchanged in one call, and what came out is compared with what was checked: a file
-//! that somebody else wrote in between goes back unharmed.
+//! The two names are exchanged in one call, and the file that was swapped out is compared with the one that was checked. A
+//! file that another process wrote in between is put back.
 
 use std::fs::File;
 use std::io;
@@ -36,7 +35,7 @@ pub(crate) struct Replace<'a> {
     pub(crate) after: Option<&'a SavedEntry>,
 }
 
-/// The places of a step.
+/// The three entries of a step.
 struct StepEntries {
     target: DirectoryEntry,
     beside: DirectoryEntry,
@@ -44,11 +43,11 @@ struct StepEntries {
 }
 
 impl Replace<'_> {
-    /// Writes the new file beside the target, unless that is behind us. It must be on disk before `swap`.
+    /// Writes the new file beside the target, unless that was done before. It must be on disk before `swap`.
     pub(crate) fn stage(&self, context: &ApplyContext<'_>) -> Result<Option<File>, StepError> {
         let Some(entries) = self.entries_unless_done(context)? else { return Ok(None) };
         let taken = self.is_taken(&entries)?;
-        if !taken && self.give_back_foreign(context, &entries)? {
+        if !taken && self.restore_foreign_file(context, &entries)? {
             return Err(StepError::Conflict(HostDifference::Changed));
         }
         let Some(after) = self.after else { return Ok(None) };
@@ -61,17 +60,17 @@ impl Replace<'_> {
         Ok(entries.beside.write(after, &context.contents, &entries.target)?)
     }
 
-    /// Puts the new file in place and the original away.
+    /// Moves the new file to the target, and the original to the kept originals.
     pub(crate) fn swap(&self, context: &ApplyContext<'_>) -> Result<(), StepError> {
         let Some(entries) = self.entries_unless_done(context)? else { return Ok(()) };
         match (self.before, self.after) {
             (None, None) => Ok(()),
-            (None, Some(_)) => appear(context, &entries),
+            (None, Some(_)) => move_into_place(context, &entries),
             (Some(before), after) => {
                 if !self.is_taken(&entries)? {
                     match after {
                         Some(_) => exchange(context, &entries, |out| is_file(out, &before))?,
-                        None => take_away(context, &entries, &before)?,
+                        None => move_aside(context, &entries, &before)?,
                     }
                 }
                 keep(context, &entries)
@@ -79,19 +78,19 @@ impl Replace<'_> {
         }
     }
 
-    /// Puts the original back, whatever `stage` and `swap` had done.
+    /// Restores the original, however far `stage` and `swap` came.
     pub(crate) fn revert(&self, context: &ApplyContext<'_>) -> Result<(), StepError> {
         let entries = match DirectoryEntry::find(&context.workspace, self.path) {
             Ok(target) => self.entries(context, target)?,
-            // Without its directory nothing of ours is there.
+            // Without its directory, the new file does not exist.
             Err(error) if beneath::is_absence(error) && self.before.is_none() => return Ok(()),
             Err(error) if beneath::is_absence(error) => return Err(StepError::Conflict(HostDifference::Gone)),
             Err(error) => return Err(error.into()),
         };
         match self.before {
-            None => self.vanish(context, &entries),
+            None => self.remove_new(context, &entries),
             Some(before) if self.is_taken(&entries)? => self.restore(context, &entries, &before),
-            Some(_) if self.give_back_foreign(context, &entries)? => Ok(()),
+            Some(_) if self.restore_foreign_file(context, &entries)? => Ok(()),
             Some(_) => {
                 context.next();
                 Ok(entries.beside.remove()?)
@@ -99,11 +98,11 @@ impl Replace<'_> {
         }
     }
 
-    /// Why `revert` would stop, as far as that can be seen before the steps after this one are undone.
-    pub(crate) fn hindrance(&self, context: &ApplyContext<'_>) -> io::Result<Option<HostDifference>> {
+    /// Returns why `revert` would stop, as far as that is known before later steps are undone.
+    pub(crate) fn obstacle(&self, context: &ApplyContext<'_>) -> io::Result<Option<HostDifference>> {
         let Ok(target) = DirectoryEntry::find(&context.workspace, self.path) else { return Ok(None) };
         let entries = self.entries(context, target)?;
-        // A directory is another step's, which is undone before this one, or stops this one then.
+        // A directory belongs to another step, which is undone before this one.
         let now = entries.target.stamp()?.filter(|now| !now.is_directory());
         if self.before.is_some() && (!self.is_taken(&entries)? || entries.target.equals(&entries.kept)?) {
             return Ok(None);
@@ -115,7 +114,7 @@ impl Replace<'_> {
         })
     }
 
-    /// `None` when the original is kept and its directory has gone or been replaced since.
+    /// Returns the entries; `None` when the original is kept and its directory was removed or replaced since.
     fn entries_unless_done(&self, context: &ApplyContext<'_>) -> Result<Option<StepEntries>, StepError> {
         match DirectoryEntry::find(&context.workspace, self.path) {
             Ok(target) => Ok(Some(self.entries(context, target)?)),
@@ -129,15 +128,15 @@ impl Replace<'_> {
         Ok(StepEntries { target, beside, kept: context.kept(self.number)? })
     }
 
-    /// Whether the original is no longer at its name.
+    /// Returns whether the original was moved away from the target.
     fn is_taken(&self, entries: &StepEntries) -> io::Result<bool> {
         let Some(before) = self.before else { return Ok(false) };
         Ok(entries.kept.stamp()?.is_some() || is_file(&entries.beside, &before)?)
     }
 
-    /// After a crash between an exchange and the look at what came out, a file of somebody else may lie
-    /// beside the target. Whether it did, and went back.
-    fn give_back_foreign(&self, context: &ApplyContext<'_>, entries: &StepEntries) -> Result<bool, StepError> {
+    /// Puts back a file of another process that lies beside the target, after a crash between an exchange and its check.
+    /// Returns whether there was one.
+    fn restore_foreign_file(&self, context: &ApplyContext<'_>, entries: &StepEntries) -> Result<bool, StepError> {
         if self.before.is_none() || entries.beside.stamp()?.is_none() {
             return Ok(false);
         }
@@ -156,8 +155,8 @@ impl Replace<'_> {
         Ok(true)
     }
 
-    /// Removes what was new. What is there but not ours was there before, or is somebody's by now.
-    fn vanish(&self, context: &ApplyContext<'_>, entries: &StepEntries) -> Result<(), StepError> {
+    /// Removes the new file. A file with other content belongs to another process and stays.
+    fn remove_new(&self, context: &ApplyContext<'_>, entries: &StepEntries) -> Result<(), StepError> {
         context.next();
         entries.beside.remove()?;
         let ours = entries.target.stamp()?.is_some_and(|now| !now.is_directory());
@@ -172,9 +171,9 @@ impl Replace<'_> {
     }
 
     fn restore(&self, context: &ApplyContext<'_>, entries: &StepEntries, before: &FileStamp) -> Result<(), StepError> {
-        // Where the original had to be copied, an earlier undo may have come this far.
+        // When the original had to be copied, an earlier undo may have come this far.
         if !entries.target.equals(&entries.kept)? {
-            if let Some(difference) = self.hindrance(context)? {
+            if let Some(difference) = self.obstacle(context)? {
                 return Err(StepError::Conflict(difference));
             }
             if !is_file(&entries.beside, before)? {
@@ -185,7 +184,7 @@ impl Replace<'_> {
             }
             match self.after {
                 Some(after) => exchange(context, entries, |out| out.holds(after))?,
-                None => appear(context, entries)?,
+                None => move_into_place(context, entries)?,
             }
         }
         context.next();
@@ -199,7 +198,7 @@ fn is_file(place: &DirectoryEntry, stamp: &FileStamp) -> io::Result<bool> {
     Ok(place.stamp()?.is_some_and(|now| stamp.is_same_file(&now)))
 }
 
-/// Trades target and what lies beside it, and back again if what came out is not what was expected.
+/// Exchanges the target with the entry beside it, and back again if the swapped-out file is not the expected one.
 fn exchange(
     context: &ApplyContext<'_>,
     entries: &StepEntries,
@@ -219,8 +218,8 @@ fn exchange(
     Err(StepError::Conflict(HostDifference::Changed))
 }
 
-/// Moves the target aside, and back again if it is not what was expected.
-fn take_away(context: &ApplyContext<'_>, entries: &StepEntries, before: &FileStamp) -> Result<(), StepError> {
+/// Moves the target aside, and back again if it is not the expected file.
+fn move_aside(context: &ApplyContext<'_>, entries: &StepEntries, before: &FileStamp) -> Result<(), StepError> {
     context.next();
     entries.target.move_to(&entries.beside).map_err(|error| match error {
         Errno::NOENT => StepError::Conflict(HostDifference::Gone),
@@ -234,8 +233,8 @@ fn take_away(context: &ApplyContext<'_>, entries: &StepEntries, before: &FileSta
     Err(StepError::Conflict(HostDifference::Changed))
 }
 
-/// Moves the new file to where nothing may be.
-fn appear(context: &ApplyContext<'_>, entries: &StepEntries) -> Result<(), StepError> {
+/// Moves the new file to the target, which must not exist.
+fn move_into_place(context: &ApplyContext<'_>, entries: &StepEntries) -> Result<(), StepError> {
     if entries.beside.stamp()?.is_none() {
         return Ok(());
     }
@@ -243,7 +242,7 @@ fn appear(context: &ApplyContext<'_>, entries: &StepEntries) -> Result<(), StepE
     entries.beside.move_to(&entries.target).map_err(occupied)
 }
 
-/// Puts the original, which lies beside the target, where it is kept.
+/// Moves the original, which lies beside the target, to the kept originals.
 fn keep(context: &ApplyContext<'_>, entries: &StepEntries) -> Result<(), StepError> {
     if entries.kept.stamp()?.is_none() {
         context.next();
@@ -253,7 +252,7 @@ fn keep(context: &ApplyContext<'_>, entries: &StepEntries) -> Result<(), StepErr
     Ok(entries.beside.remove()?)
 }
 
-/// Moves within a file system; copies to another one, where the copy appears as a whole.
+/// Moves an entry within a file system, or copies it to another one. The copy appears only when complete.
 fn move_or_copy(from: &DirectoryEntry, to: &DirectoryEntry) -> Result<(), StepError> {
     match from.move_to(to) {
         Err(Errno::XDEV) => {}

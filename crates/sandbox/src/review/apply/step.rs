@@ -1,6 +1,6 @@
-//! The order of an apply: what must go goes first, then directories come, then files.
+//! The steps of an apply: removals first, then directories, then files.
 //!
-//! Every step can be taken again after it was taken, and undone whether or not it was.
+//! Every step can be repeated, and can be undone whether or not it was taken.
 
 use std::io;
 use std::path::Path;
@@ -16,14 +16,14 @@ use super::select::{makes_directory, removes_directory};
 use crate::beneath;
 use crate::review::{FileStamp, SavedChange, SavedEntry};
 
-/// What the owner needs to work in a directory.
+/// The permissions that the owner needs to work in a directory.
 const OWNER: u32 = 0o700;
-/// This many files are staged before they are brought to disk together.
+/// The number of files that are staged before they are written to disk together.
 const BATCH: usize = 512;
-/// Fewer than this are brought to disk one by one.
+/// Fewer files than this are written to disk one by one.
 const FEW: usize = 16;
 
-/// One step.
+/// One step of an apply.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step<'a> {
     RemoveDirectory { path: &'a Path, mode: u32 },
@@ -32,12 +32,12 @@ pub(crate) enum Step<'a> {
     Replace(Replace<'a>),
 }
 
-/// The steps of a set of changes, always the same for the same changes.
+/// Returns the steps of a set of changes. They are always the same for the same changes.
 pub(crate) fn steps(changes: &[SavedChange]) -> Vec<Step<'_>> {
     let mut sorted: Vec<&SavedChange> = changes.iter().collect();
     sorted.sort_by(|a, b| a.path.cmp(&b.path));
     let mut steps = Vec::new();
-    // A directory that opens does so before anything in it is touched, one that closes after.
+    // A directory gains permissions before its entries are changed, and loses permissions afterwards.
     let opens = |before: u32, after: u32| before & OWNER != OWNER && after & OWNER == OWNER;
     let modes = || sorted.iter().filter_map(|change| mode_change(change));
     steps.extend(modes().filter(|(_, before, after)| opens(*before, *after)).map(set_mode));
@@ -72,7 +72,7 @@ fn directory_mode(change: &SavedChange) -> u32 {
     }
 }
 
-/// A directory that stays one, with other permissions.
+/// Returns the old and new permissions of a directory that stays a directory.
 fn mode_change(change: &SavedChange) -> Option<(&Path, u32, u32)> {
     let base = change.base.filter(FileStamp::is_directory)?;
     let Some(SavedEntry::Directory { mode }) = change.entry else { return None };
@@ -119,12 +119,12 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Puts things back as they were before this step, if it was taken.
+    /// Undoes this step, if it was taken.
     pub(crate) fn revert(&self, context: &ApplyContext<'_>) -> Result<(), StepError> {
         match *self {
             Self::RemoveDirectory { path, mode } => make_directory(context, path, mode),
             Self::MakeDirectory { path, .. } => match remove_directory(context, path) {
-                // Somebody works in it already.
+                // Another process has files in it.
                 Err(StepError::Conflict(HostDifference::NotEmpty)) => Ok(()),
                 other => other,
             },
@@ -133,17 +133,17 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Why `revert` would stop, or leave something that was `applied`. Before everything was, a new file that
-    /// is not ours may as well be the reason why the apply stopped.
-    pub(crate) fn hindrance(&self, context: &ApplyContext<'_>, applied: bool) -> io::Result<Option<HostDifference>> {
+    /// Returns why `revert` would stop, or leave something that was `applied`. While not everything is applied, a new file
+    /// of another process may be the reason why the apply stopped.
+    pub(crate) fn obstacle(&self, context: &ApplyContext<'_>, applied: bool) -> io::Result<Option<HostDifference>> {
         match self {
-            Self::Replace(replace) if applied || replace.before.is_some() => replace.hindrance(context),
+            Self::Replace(replace) if applied || replace.before.is_some() => replace.obstacle(context),
             _ => Ok(None),
         }
     }
 }
 
-/// Takes all steps that were not taken yet; stops at the first that cannot be.
+/// Takes all steps that were not taken yet; stops at the first that fails.
 pub(crate) fn run<'a>(context: &ApplyContext<'_>, steps: &[Step<'a>]) -> Result<(), (&'a Path, StepError)> {
     let writes = |step: &Step<'_>| matches!(step, Step::Replace(replace) if replace.after.is_some());
     for group in steps.chunk_by(|one, two| writes(one) == writes(two)) {
@@ -158,7 +158,7 @@ pub(crate) fn run<'a>(context: &ApplyContext<'_>, steps: &[Step<'a>]) -> Result<
     Ok(())
 }
 
-/// Stages many files, brings them to disk in one call, and then puts them in place.
+/// Stages many files, writes them to disk in one call, and then moves them into place.
 fn run_together<'a>(context: &ApplyContext<'_>, batch: &[Step<'a>]) -> Result<(), (&'a Path, StepError)> {
     let replaces = || {
         batch.iter().filter_map(|step| match step {
@@ -198,7 +198,7 @@ fn remove_directory(context: &ApplyContext<'_>, path: &Path) -> Result<(), StepE
     };
     context.next();
     match unlinkat(&place.directory, &place.name, AtFlags::REMOVEDIR) {
-        // It is gone already, and a file or link of ours may stand there.
+        // The directory was removed before, and a file or link of this apply may have its name.
         Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
         Err(Errno::NOTEMPTY | Errno::EXIST) => Err(StepError::Conflict(HostDifference::NotEmpty)),
         Err(error) => Err(error.into()),
@@ -214,8 +214,7 @@ fn change_mode(context: &ApplyContext<'_>, path: &Path, mode: u32) -> Result<(),
     set_permissions(&place, mode)
 }
 
-/// Sets what owner, group and others may do, and keeps how the directory hands on its group. What is no
-/// directory any more is left alone.
+/// Sets the permissions of a directory and keeps its set-id and sticky bits. Does nothing when it is not a directory.
 fn set_permissions(place: &DirectoryEntry, mode: u32) -> Result<(), StepError> {
     let Some(now) = place.stamp()?.filter(FileStamp::is_directory) else { return Ok(()) };
     let mode = Mode::from_raw_mode(now.mode & 0o7000 | mode & 0o7777);
