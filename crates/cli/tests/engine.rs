@@ -136,7 +136,7 @@ impl Place {
 
     /// What is still there of what this place's containers were given, the moment after `viv` has ended.
     fn check_left(&self) -> Result<(), String> {
-        let mounts = MountTraces { place: self.directory.path().to_owned(), socket: self.socket.clone() }.count();
+        let mounts = MountTraces { directory: self.directory.path().to_owned(), socket: self.socket.clone() }.count();
         let containers = std::fs::read_dir(self.directory.path().join("data/containers"));
         let files: Vec<_> = containers.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         if mounts == 0 && files.is_empty() { Ok(()) } else { Err(format!("{mounts} mounts are left, and {files:?}")) }

@@ -108,7 +108,7 @@ impl ByteReceiver {
         self.taken == self.chunk.len() && !self.ended
     }
 
-    fn take(&mut self, limit: usize) -> &[u8] {
+    fn take_bytes(&mut self, limit: usize) -> &[u8] {
         let count = limit.min(self.chunk.len() - self.taken);
         self.taken += count;
         &self.chunk[self.taken - count..self.taken]
@@ -121,7 +121,7 @@ impl Read for ByteReceiver {
             let chunk = self.chunks.blocking_recv();
             self.accept(chunk)?;
         }
-        let taken = Self::take(self, buffer.len());
+        let taken = Self::take_bytes(self, buffer.len());
         buffer[..taken.len()].copy_from_slice(taken);
         Ok(taken.len())
     }
@@ -138,7 +138,7 @@ impl AsyncRead for ByteReceiver {
             self.accept(chunk)?;
         }
         let limit = buffer.remaining();
-        buffer.put_slice(Self::take(&mut self, limit));
+        buffer.put_slice(Self::take_bytes(&mut self, limit));
         Poll::Ready(Ok(()))
     }
 }

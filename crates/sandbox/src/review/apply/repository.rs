@@ -22,7 +22,8 @@ pub(super) fn unfit(change: &SavedChange, exists: &dyn Fn(&Path) -> bool) -> Opt
     if change.path.file_name() == Some(OsStr::new(GIT)) {
         return (!matches!(entry, SavedEntry::Directory { .. })).then_some(RefusalReason::GitElsewhere);
     }
-    let directory = candidate_repositories(&change.path).into_iter().find(|directory| is_repository(directory, exists))?;
+    let directory =
+        candidate_repositories(&change.path).into_iter().find(|directory| is_repository(directory, exists))?;
     Some(RefusalReason::BareRepository { directory })
 }
 

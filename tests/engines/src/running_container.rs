@@ -1,4 +1,4 @@
-//! Containers that an engine runs, as the engine tells of them.
+//! The containers that an engine reports.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,22 +8,22 @@ use bollard::errors::Error;
 use bollard::models::ContainerSummary;
 use bollard::query_parameters::{InspectContainerOptions, ListContainersOptionsBuilder};
 
-/// How long a list that cannot be read is asked for again, and how often.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a container list that cannot be parsed is requested again.
+const TIMEOUT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// One container.
+/// One running container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningContainer {
-    /// By which the engine knows it.
+    /// The container's id.
     pub id: String,
-    /// Whose it is, as its label says.
+    /// The owner in its label.
     pub owner: String,
-    /// Its first process, in the host's numbers.
+    /// The process id of its first process on the host.
     pub pid: i32,
 }
 
-/// What runs with the engine behind `socket`.
+/// Returns the containers of the engine behind `socket`.
 pub async fn running_containers(socket: &Path) -> Vec<RunningContainer> {
     let api = super::connect(socket).await;
     let mut found = Vec::new();
@@ -36,11 +36,11 @@ pub async fn running_containers(socket: &Path) -> Vec<RunningContainer> {
     found
 }
 
-/// Podman says of a container that is about to end that it is `stopped`, which is no word of the API, and the whole list
-/// cannot be read: it is asked again until that has passed.
+/// Lists the containers. Podman reports a container that is ending as `stopped`, a state that the API does not define, and
+/// the list cannot be parsed; it is requested again until then.
 async fn listed(api: &Docker) -> Vec<ContainerSummary> {
     let options = ListContainersOptionsBuilder::default().all(true).build();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match api.list_containers(Some(options.clone())).await {
             Err(Error::JsonDataError { .. }) if Instant::now() < deadline => tokio::time::sleep(PAUSE).await,
@@ -49,9 +49,9 @@ async fn listed(api: &Docker) -> Vec<ContainerSummary> {
     }
 }
 
-/// Zero when it is gone meanwhile.
+/// Returns the process id of a container; zero when it has ended.
 async fn pid(api: &Docker, id: &str) -> i32 {
-    let told = api.inspect_container(id, None::<InspectContainerOptions>).await.ok();
-    let pid = told.and_then(|told| told.state).and_then(|state| state.pid);
+    let inspected = api.inspect_container(id, None::<InspectContainerOptions>).await.ok();
+    let pid = inspected.and_then(|container| container.state).and_then(|state| state.pid);
     pid.and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What is left of containers once whoever used an engine has ended: nothing must be.
+//! Leftovers of containers after the tests: containers, processes and cgroups.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,25 +10,25 @@ use futures_util::TryStreamExt;
 use super::Engine;
 
 /// How long an engine may take to clear away a container that has ended.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Control groups of containers lie no deeper below the root of their tree.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The depth of containers' cgroups below the top of the hierarchy.
 const DEPTH: usize = 4;
 
 impl Engine {
-    /// What its containers have left, each in a sentence, once it had time to clear them away.
-    pub fn left(&self) -> Vec<String> {
-        let made = wait(self.made());
-        let begun = Instant::now();
+    /// Returns a description of everything that its containers left, after it had time to remove them.
+    pub fn leftovers(&self) -> Vec<String> {
+        let made = wait(self.created_ids());
+        let started = Instant::now();
         loop {
-            let left = self.left_now(&made);
-            if left.is_empty() || begun.elapsed() > PATIENCE {
+            let left = self.current_leftovers(&made);
+            if left.is_empty() || started.elapsed() > TIMEOUT {
                 return left;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    fn left_now(&self, made: &[String]) -> Vec<String> {
+    fn current_leftovers(&self, made: &[String]) -> Vec<String> {
         let running = wait(super::running_containers(&self.socket()));
         let mut left: Vec<String> = running.iter().map(|container| format!("{container:?}")).collect();
         left.extend(processes().into_iter().filter(|line| names(line, made)).map(|line| format!("process {line}")));
@@ -36,8 +36,8 @@ impl Engine {
         left
     }
 
-    /// Every container that it tells of having made.
-    async fn made(&self) -> Vec<String> {
+    /// Returns the ids of all containers that it created.
+    async fn created_ids(&self) -> Vec<String> {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_secs();
         let kinds =
             ["type", "event"].map(str::to_owned).into_iter().zip([vec!["container".into()], vec!["create".into()]]);
@@ -58,17 +58,17 @@ fn names(line: &str, made: &[String]) -> bool {
     made.iter().any(|id| line.contains(id.as_str()))
 }
 
-/// Everything that runs, by what it was told.
+/// Returns all processes with their arguments.
 fn processes() -> Vec<String> {
     let listed = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let told = listed.filter_map(|entry| {
+    let processes = listed.filter_map(|entry| {
         let line = std::fs::read(entry.path().join("cmdline")).ok()?;
         Some(format!("{} {}", entry.file_name().display(), String::from_utf8_lossy(&line).replace('\0', " ")))
     });
-    told.collect()
+    processes.collect()
 }
 
-/// Control groups of every tree.
+/// Returns the cgroups of every hierarchy.
 fn groups() -> Vec<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let trees = mounts.lines().filter(|line| line.contains(" - cgroup")).filter_map(|line| line.split(' ').nth(4));

@@ -1,30 +1,29 @@
-//! What only a sandbox with walls can keep: its listeners, its limits, and that nothing of it is left.
+//! Tests of confined sandboxes: listeners, limits, guarded files and leftovers.
 
 use sandbox::{SandboxError, SandboxPort};
 
-use crate::{Promise, Subject, make, policy, shell, spec, text};
+use crate::{NamedTest, Subject, make, policy, shell, spec, text};
 
 const DEGRADE: (&str, &str) = ("degrade: {cpus: none, memory: rlimit, pids: rlimit}", "");
 
-pub(crate) fn walled() -> Vec<Promise> {
+pub(crate) fn confined() -> Vec<NamedTest> {
     crate::tests![
-        the_cookbooks_policy_for_machines_without_cgroups_starts,
-        the_gateway_listener_is_passed_out_once,
-        what_is_said_to_a_port_inside_arrives_and_is_answered,
+        documented_policy_without_cgroups_starts,
+        listeners_are_passed_out_once,
+        connections_to_ports_inside_are_answered,
         limits_are_enforced_or_refused,
-        memory_over_the_limit_is_not_had,
-        a_command_that_ran_out_of_memory_is_told_apart,
-        processes_over_the_limit_are_not_had,
-        the_processor_time_of_a_command_is_what_the_host_gave_it,
-        a_link_that_was_planted_in_the_workspace_leads_nowhere,
-        a_link_that_was_planted_where_more_is_written_leads_nowhere,
-        what_is_denied_in_a_bind_workspace_is_held_as_it_was_at_the_start,
-        many_sandboxes_at_once_leave_nothing
+        memory_over_the_limit_is_refused,
+        out_of_memory_is_reported,
+        processes_over_the_limit_are_refused,
+        processor_time_is_what_the_host_granted,
+        planted_link_in_the_workspace_is_refused,
+        planted_link_in_a_writable_directory_is_refused,
+        denied_files_of_a_bind_workspace_are_guarded,
+        many_concurrent_sandboxes_leave_nothing
     ]
 }
 
-/// Whoever runs this, with cgroups or without.
-async fn the_cookbooks_policy_for_machines_without_cgroups_starts(subject: Subject) {
+async fn documented_policy_without_cgroups_starts(subject: Subject) {
     const DOCUMENT: &str = include_str!("../../../../docs/policy.md");
     let part = DOCUMENT.split_once("**A machine without cgroups.**").expect("its part").1;
     let block = part.split_once("```yaml\n").and_then(|(_, rest)| rest.split_once("```")).expect("its block").0;
@@ -35,9 +34,9 @@ async fn the_cookbooks_policy_for_machines_without_cgroups_starts(subject: Subje
     sandbox.destroy().await.expect("destroy");
 }
 
-/// What an earlier session wrote on the host, and somebody names at the next start.
-async fn a_link_that_was_planted_in_the_workspace_leads_nowhere(subject: Subject) {
-    /// Everybody may write there, and unlike `/tmp` it is shown by name.
+/// An earlier session made a link on the host, and the user names the link at the next start.
+async fn planted_link_in_the_workspace_is_refused(subject: Subject) {
+    /// A directory that every user may write and that, unlike `/tmp`, can be mounted.
     const PLACE: &str = "/var/tmp";
     let (host, workspace) = (tempfile::tempdir().expect("host"), tempfile::tempdir_in(PLACE).expect("workspace"));
     let link = workspace.path().join("deps");
@@ -57,8 +56,8 @@ async fn a_link_that_was_planted_in_the_workspace_leads_nowhere(subject: Subject
     sandbox.destroy().await.expect("destroy");
 }
 
-/// What a command of an earlier session left in a directory that `fs.write` names, and somebody names at the next start.
-async fn a_link_that_was_planted_where_more_is_written_leads_nowhere(subject: Subject) {
+/// A command of an earlier session left a link in a directory of `fs.write`, and the user names it at the next start.
+async fn planted_link_in_a_writable_directory_is_refused(subject: Subject) {
     let (host, cache) = (tempfile::tempdir().expect("host"), tempfile::tempdir_in("/var/tmp").expect("cache"));
     let link = cache.path().join("deps");
     let key = format!("fs:\n  write: [{}]\n", cache.path().display());
@@ -67,7 +66,7 @@ async fn a_link_that_was_planted_where_more_is_written_leads_nowhere(subject: Su
     let made = subject.backend.create(first).await;
     if subject.has_own_kernel() {
         let refused = made.err().expect("a refusal").to_string();
-        return assert!(refused.contains("`fs.write` cannot be had"), "{refused}");
+        return assert!(refused.contains("`fs.write` is not supported"), "{refused}");
     }
     let sandbox = made.expect("sandbox");
     let plant = format!("ln -s {} {}", host.path().display(), link.display());
@@ -90,7 +89,7 @@ async fn a_link_that_was_planted_where_more_is_written_leads_nowhere(subject: Su
     sandbox.destroy().await.expect("destroy");
 }
 
-async fn the_gateway_listener_is_passed_out_once(subject: Subject) {
+async fn listeners_are_passed_out_once(subject: Subject) {
     let sandbox = make(&subject).await;
     assert!(
         sandbox.take_listener(SandboxPort::Models).is_some() && sandbox.take_listener(SandboxPort::Egress).is_some()
@@ -98,7 +97,7 @@ async fn the_gateway_listener_is_passed_out_once(subject: Subject) {
     assert!(sandbox.take_listener(SandboxPort::Models).is_none());
 }
 
-async fn what_is_said_to_a_port_inside_arrives_and_is_answered(subject: Subject) {
+async fn connections_to_ports_inside_are_answered(subject: Subject) {
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     let sandbox = make(&subject).await;
     let doors = [SandboxPort::Models, SandboxPort::Egress].map(|port| sandbox.take_listener(port).expect("listener"));
@@ -120,7 +119,7 @@ async fn what_is_said_to_a_port_inside_arrives_and_is_answered(subject: Subject)
     answering.await.expect("answers");
 }
 
-async fn what_is_denied_in_a_bind_workspace_is_held_as_it_was_at_the_start(subject: Subject) {
+async fn denied_files_of_a_bind_workspace_are_guarded(subject: Subject) {
     let host = tempfile::tempdir().expect("workspace");
     for file in [".env", ".git/config", ".git/hooks/old", "secrets/key", "free"] {
         std::fs::create_dir_all(host.path().join(file).parent().expect("parent")).expect("directory");
@@ -133,7 +132,7 @@ async fn what_is_denied_in_a_bind_workspace_is_held_as_it_was_at_the_start(subje
     let made = subject.backend.create(bind).await;
     if subject.has_own_kernel() {
         let refused = made.err().expect("a refusal").to_string();
-        return assert!(refused.contains("`fs.workspace: bind` cannot be had"), "{refused}");
+        return assert!(refused.contains("`fs.workspace: bind` is not supported"), "{refused}");
     }
     let sandbox = made.expect("sandbox");
     for key in ["fs.deny_read", "fs.deny_write"] {
@@ -161,7 +160,7 @@ async fn what_is_denied_in_a_bind_workspace_is_held_as_it_was_at_the_start(subje
     assert_eq!(on_host("free"), "after\n");
 }
 
-/// Whether this machine and user can enforce every limit.
+/// Returns whether this machine and user can enforce every limit.
 async fn enforceable(subject: &Subject) -> bool {
     let mut strict = spec(subject, None);
     strict.policy = policy(subject, &[DEGRADE]);
@@ -191,7 +190,7 @@ async fn limits_are_enforced_or_refused(subject: Subject) {
     }
 }
 
-async fn memory_over_the_limit_is_not_had(subject: Subject) {
+async fn memory_over_the_limit_is_refused(subject: Subject) {
     let mut small = spec(&subject, None);
     small.policy = policy(&subject, &[("4GiB\n  pids", "64MiB\n  pids")]);
     let sandbox = subject.backend.create(small).await.expect("sandbox");
@@ -199,11 +198,11 @@ async fn memory_over_the_limit_is_not_had(subject: Subject) {
     assert_ne!(text(&result.stdout).trim(), "150000000", "{result:?}");
 }
 
-async fn a_command_that_ran_out_of_memory_is_told_apart(subject: Subject) {
+async fn out_of_memory_is_reported(subject: Subject) {
     let mut small = spec(&subject, None);
     small.policy = policy(&subject, &[("4GiB\n  pids", "64MiB\n  pids")]);
     let sandbox = subject.backend.create(small).await.expect("sandbox");
-    // With a cgroup the kernel kills it; without one the allocation fails, and the program ends by itself.
+    // With a cgroup the kernel kills the command; without one its allocation fails and it exits.
     let by_kernel = sandbox.effective()["proc.memory"]["by"].as_str().is_some_and(|by| by.contains("cgroup"));
     let greedy = shell(&*sandbox, "exec tail /dev/zero").await;
     assert_eq!(greedy.exit.out_of_memory, by_kernel, "{greedy:?}");
@@ -215,7 +214,7 @@ async fn a_command_that_ran_out_of_memory_is_told_apart(subject: Subject) {
     assert_eq!((killed.exit.signal, killed.exit.out_of_memory), (Some(9), false), "{killed:?}");
 }
 
-async fn processes_over_the_limit_are_not_had(subject: Subject) {
+async fn processes_over_the_limit_are_refused(subject: Subject) {
     let mut small = spec(&subject, None);
     small.policy = policy(&subject, &[("pids: 512", "pids: 20")]);
     let sandbox = subject.backend.create(small).await.expect("sandbox");
@@ -223,8 +222,8 @@ async fn processes_over_the_limit_are_not_had(subject: Subject) {
     assert!(text(&result.stderr).contains("fork"), "{result:?}");
 }
 
-/// Whatever counts inside may take what waits for its turn for running.
-async fn the_processor_time_of_a_command_is_what_the_host_gave_it(subject: Subject) {
+/// A kernel inside may count waiting as running.
+async fn processor_time_is_what_the_host_granted(subject: Subject) {
     let mut slow = spec(&subject, None);
     slow.policy = policy(&subject, &[("cpus: 2.0", "cpus: 0.2")]);
     let sandbox = subject.backend.create(slow).await.expect("sandbox");
@@ -235,11 +234,11 @@ async fn the_processor_time_of_a_command_is_what_the_host_gave_it(subject: Subje
     let all = || std::thread::available_parallelism().map_or(1, |count| count.get() as u128) * 1000;
     let millis = if is_kept { 200 } else { all() };
     let (used, had) = (u128::from(result.exit.cpu_micros), result.wall.as_micros() * millis / 1000);
-    // Twice, for what a group may have saved, and for ticks.
+    // Twice the share, because a cgroup may use saved time and clock ticks are coarse.
     assert!(used > 0 && used < had * 2, "{used} of {had} microseconds: {result:?}");
 }
 
-async fn many_sandboxes_at_once_leave_nothing(subject: Subject) {
+async fn many_concurrent_sandboxes_leave_nothing(subject: Subject) {
     let subject = Subject { backend: subject.crowd.backend.clone(), ..subject };
     let before = leftovers(&subject).await;
     let mut running = tokio::task::JoinSet::new();
@@ -258,7 +257,7 @@ async fn many_sandboxes_at_once_leave_nothing(subject: Subject) {
     assert_eq!(leftovers(&subject).await, before);
 }
 
-/// Mounts and control groups of this process's sandboxes that a dead sandbox must not leave.
+/// Returns the number of mounts, and whether limits can still be enforced.
 async fn leftovers(subject: &Subject) -> (usize, bool) {
     let enforceable = enforceable(subject).await;
     if let Some(traces) = &subject.crowd.traces {
@@ -266,6 +265,6 @@ async fn leftovers(subject: &Subject) -> (usize, bool) {
     }
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(std::path::Path::new);
-    // Engines mount on the host while they work.
+    // Engines mount in the temporary directory while they work.
     (points.filter(|point| !point.starts_with(std::env::temp_dir())).count(), enforceable)
 }
