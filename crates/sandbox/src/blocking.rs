@@ -1,4 +1,4 @@
-//! Where blocking work runs: on the runtime's blocking threads, or on the calling thread.
+//! The choice of the thread for blocking work: a blocking thread of the runtime, or the calling thread.
 
 use jail::{Spawner, SpawnerMode};
 

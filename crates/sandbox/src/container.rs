@@ -144,9 +144,7 @@ impl ContainerBackend {
         let engine = self.engine().await?;
         engine.ensure_image(&self.settings).await?;
         let kernel = engine.kernel(&self.settings);
-        let cgroup = |controller| engine.enforces(controller);
-        let enforcer = limit_enforcer(kernel, &cgroup);
-        let limits = limits::choose(&spec.policy, &enforcer)?;
+        let limits = limits::choose(&spec.policy, &limit_enforcer(kernel, &|controller| engine.enforces(controller)))?;
         let fs = spec.policy.fs();
         own_kernel::check(kernel, &fs)?;
         let namespaces = engine.namespaces()?;

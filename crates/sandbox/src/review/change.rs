@@ -46,7 +46,7 @@ pub enum SavedEntry {
     },
     /// A symbolic link.
     Symlink {
-        /// Where it points, as written.
+        /// The target of the link, as written.
         #[serde(with = "json_path")]
         target: PathBuf,
     },

@@ -47,7 +47,7 @@ pub enum RefusalReason {
     },
     /// A link that leads, or may lead, out of the workspace.
     LinkLeaves {
-        /// Where it points.
+        /// The target of the link.
         #[serde(with = "json_path")]
         target: PathBuf,
     },

@@ -1,4 +1,4 @@
-//! What apply and undo leave on the host.
+//! Tests of apply and undo.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -28,7 +28,7 @@ fn read(fixture: &ReviewFixture, path: &str) -> String {
 }
 
 #[test]
-fn applied_changes_are_on_the_host_and_no_changes_any_more() {
+fn applied_changes_are_on_the_host_and_no_longer_pending() {
     let fixture = ReviewFixture::with_host(&["edited", "gone", "dir/kept"]);
     fixture.upper_file("edited", "after\n");
     chmod(&fixture.upper("edited"), 0o755);
@@ -51,7 +51,7 @@ fn applied_changes_are_on_the_host_and_no_changes_any_more() {
 }
 
 #[test]
-fn a_path_brings_what_is_below_it_and_the_directories_above() {
+fn applying_a_path_includes_its_entries_and_parents() {
     let fixture = ReviewFixture::with_host(&["other"]);
     for file in ["a/b/one", "a/b/two", "a/three", "c"] {
         fixture.upper_file(file, "x\n");
@@ -68,7 +68,7 @@ fn a_path_brings_what_is_below_it_and_the_directories_above() {
 }
 
 #[test]
-fn a_session_that_goes_on_may_change_what_was_applied() {
+fn applied_files_can_be_changed_again() {
     let fixture = ReviewFixture::with_host(&["file"]);
     let layers = fixture.layers();
     fixture.upper_file("file", "one\n");
@@ -86,7 +86,7 @@ fn a_session_that_goes_on_may_change_what_was_applied() {
 }
 
 #[test]
-fn the_last_apply_can_be_undone_and_done_again() {
+fn last_apply_can_be_undone_and_repeated() {
     let fixture = ReviewFixture::with_host(&["edited", "old/deep/file"]);
     chmod(&fixture.host("old/deep"), 0o711);
     fixture.upper_file("edited", "after\n");
@@ -110,7 +110,7 @@ fn the_last_apply_can_be_undone_and_done_again() {
 }
 
 #[test]
-fn undo_overwrites_nothing_that_came_later() {
+fn undo_does_not_overwrite_later_changes() {
     let fixture = ReviewFixture::with_host(&["edited", "gone"]);
     fixture.upper_file("edited", "after\n");
     fixture.whiteout("gone");
@@ -131,7 +131,7 @@ fn undo_overwrites_nothing_that_came_later() {
 }
 
 #[test]
-fn a_finished_apply_is_finished_and_a_missing_one_is_told() {
+fn finish_without_an_apply_is_an_error() {
     let fixture = ReviewFixture::new();
     fixture.upper_file("a", "a\n");
     let mut saved = fixture.save();
@@ -144,7 +144,7 @@ fn a_finished_apply_is_finished_and_a_missing_one_is_told() {
 }
 
 #[test]
-fn a_list_that_was_saved_again_must_be_looked_at_again() {
+fn apply_of_stale_changes_is_refused() {
     let fixture = ReviewFixture::new();
     fixture.upper_file("a", "a\n");
     let mut saved = fixture.save();
@@ -154,7 +154,7 @@ fn a_list_that_was_saved_again_must_be_looked_at_again() {
 }
 
 #[test]
-fn many_files_are_applied_together() {
+fn many_files_are_applied_in_batches() {
     let fixture = ReviewFixture::new();
     for number in 0..700 {
         fixture.upper_file(format!("dir{}/file{number}", number % 7), &format!("{number}\n"));
@@ -167,7 +167,7 @@ fn many_files_are_applied_together() {
 }
 
 #[test]
-fn closed_directories_are_filled_and_then_closed() {
+fn read_only_directories_are_filled_before_they_are_closed() {
     let fixture = ReviewFixture::with_host(&["shut/file"]);
     fixture.upper_file("locked/file", "x\n");
     chmod(&fixture.upper("locked"), 0o555);
@@ -181,7 +181,7 @@ fn closed_directories_are_filled_and_then_closed() {
     undo(&fixture.saved()).unwrap();
     assert_eq!((mode("shut"), read(&fixture, "shut/file").as_str()), (0o755, "shut/file\n"));
     assert!(!fixture.host("locked").exists());
-    // So that an ordinary user can remove it.
+    // Restored so that an ordinary user can remove the directories.
     chmod(&fixture.upper("locked"), 0o755);
     chmod(&fixture.upper("shut"), 0o755);
 }

@@ -1,4 +1,4 @@
-//! An apply killed before each of its changes to a disk can be finished and undone, byte for byte.
+//! Tests of interrupted applies: killed before each change to a disk, an apply can be finished and undone.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -47,7 +47,7 @@ fn every_kind() -> ReviewFixture {
     fixture
 }
 
-/// The host before and after, without a crash.
+/// Returns the host before and after an apply without a crash.
 fn both_ends(place: &Path) -> (Tree, Tree) {
     let fixture = fixture(place);
     let before = tree(&fixture.host(""));
@@ -56,7 +56,7 @@ fn both_ends(place: &Path) -> (Tree, Tree) {
     (before, tree(&fixture.host("")))
 }
 
-/// Runs `action`, stopping it dead before its change number `stop`; whether it came to its end.
+/// Runs `action` and kills it before change number `stop`; returns whether it completed.
 fn until(stop: usize, action: impl FnOnce(&dyn Fn()) -> Result<(), ApplyError>) -> bool {
     let left = Cell::new(stop);
     let before_each = || match left.get() {
@@ -107,7 +107,7 @@ fn on_each_file_system(check: impl Fn(&Path)) {
 }
 
 #[test]
-fn a_killed_apply_can_be_finished_and_then_undone() {
+fn killed_apply_can_be_finished_and_then_undone() {
     on_each_file_system(|place| {
         let (before, after) = both_ends(place);
         for_every_stop(place, |fixture, stop| {
@@ -126,7 +126,7 @@ fn a_killed_apply_can_be_finished_and_then_undone() {
 }
 
 #[test]
-fn a_killed_apply_can_be_undone_and_then_done_again() {
+fn killed_apply_can_be_undone_and_then_repeated() {
     on_each_file_system(|place| {
         let (before, after) = both_ends(place);
         for_every_stop(place, |fixture, stop| {
@@ -141,7 +141,7 @@ fn a_killed_apply_can_be_undone_and_then_done_again() {
 }
 
 #[test]
-fn a_killed_finish_can_be_finished() {
+fn killed_finish_can_be_finished() {
     let (_, after) = both_ends(&places()[0]);
     for_every_stop(&places()[0], |fixture, stop| {
         // As many again each time: every moment of a finish is met from some moment of an apply.
@@ -159,7 +159,7 @@ fn a_killed_finish_can_be_finished() {
 }
 
 #[test]
-fn a_killed_undo_can_be_undone() {
+fn killed_undo_can_be_repeated() {
     on_each_file_system(|place| {
         let (before, after) = both_ends(place);
         for stop in 0.. {
@@ -178,7 +178,7 @@ fn a_killed_undo_can_be_undone() {
 }
 
 #[test]
-fn an_unfinished_apply_comes_first() {
+fn unfinished_apply_blocks_another() {
     let fixture = fixture(&places()[0]);
     assert!(!applied_until(&fixture, 20));
     let mut saved = SavedChanges::open(&fixture.saved()).unwrap();
@@ -186,25 +186,25 @@ fn an_unfinished_apply_comes_first() {
     let again = crate::apply(&mut saved, &fixture.host(""), None, &|_| None);
     assert!(matches!(again, Err(ApplyError::Unfinished)));
     assert_eq!(crate::discard(&fixture.saved()).unwrap_err().kind(), std::io::ErrorKind::ResourceBusy);
-    // The contents it needs survive another save.
+    // The contents that it needs survive another save.
     fixture.save();
     finish_stepwise(&fixture.saved(), &|| ()).unwrap();
     assert_eq!(tree(&fixture.host("")), both_ends(&places()[0]).1);
 }
 
-/// Applies while somebody writes `file` before change number `moment`; whether that moment came.
-fn meddled(file: &str, moment: usize, before: &Tree) -> bool {
+/// Applies while another process writes `file` before change number `moment`; returns whether there was such a change.
+fn written_during_apply(file: &str, moment: usize, before: &Tree) -> bool {
     let fixture = fixture(&places()[0]);
     let mut saved = fixture.save();
     let (left, wrote) = (Cell::new(Some(moment)), Cell::new(false));
-    let meddle = || {
+    let write_file = || {
         if left.get() == Some(0) && fixture.host(file).parent().unwrap().is_dir() {
             fixture.host_file(file, "theirs\n");
             wrote.set(true);
         }
         left.set(left.get().and_then(|left| left.checked_sub(1)));
     };
-    let result = apply_stepwise(&mut saved, &fixture.host(""), None, &|_| None, &meddle);
+    let result = apply_stepwise(&mut saved, &fixture.host(""), None, &|_| None, &write_file);
     let now = tree(&fixture.host(""));
     if wrote.get() {
         assert_eq!(now[Path::new(file)].2, b"theirs\n", "{file} at {moment}");
@@ -228,21 +228,21 @@ fn meddled(file: &str, moment: usize, before: &Tree) -> bool {
 }
 
 #[test]
-fn a_file_that_changes_under_our_hands_is_left_and_everything_put_back() {
+fn file_changed_during_the_apply_is_kept_and_the_rest_restored() {
     let (before, _) = both_ends(&places()[0]);
     for file in ["edited", "gone", "fresh/empty", "dir/new"] {
-        let moments = (0..1000).take_while(|moment| meddled(file, *moment, &before)).count();
+        let moments = (0..1000).take_while(|moment| written_during_apply(file, *moment, &before)).count();
         assert!(moments > 40, "only {moments} moments were tried");
     }
 }
 
-/// Somebody writes `file` before change number `moment` of an apply, which is killed right after that
-/// change; whether that moment came.
-fn meddled_and_killed(file: &str, moment: usize, before: &Tree) -> bool {
+/// Another process writes `file` before change number `moment` of an apply, which is killed right after that change.
+/// Returns whether there was such a change.
+fn written_and_killed(file: &str, moment: usize, before: &Tree) -> bool {
     let fixture = fixture(&places()[0]);
     let mut saved = fixture.save();
     let count = Cell::new(0);
-    let meddle_and_die = || {
+    let write_and_die = || {
         match count.get().cmp(&moment) {
             Ordering::Less => {}
             Ordering::Equal => fixture.host_file(file, "theirs\n"),
@@ -250,8 +250,8 @@ fn meddled_and_killed(file: &str, moment: usize, before: &Tree) -> bool {
         }
         count.set(count.get() + 1);
     };
-    let apply = || apply_stepwise(&mut saved, &fixture.host(""), None, &|_| None, &meddle_and_die);
-    // Killed while it puts things back, it may also have seen the file.
+    let apply = || apply_stepwise(&mut saved, &fixture.host(""), None, &|_| None, &write_and_die);
+    // It may also be killed while it restores files.
     let _ = catch_unwind(AssertUnwindSafe(apply));
     let undone = undo_stepwise(&fixture.saved(), &|| ());
     let now = tree(&fixture.host(""));
@@ -260,7 +260,7 @@ fn meddled_and_killed(file: &str, moment: usize, before: &Tree) -> bool {
     }
     match undone {
         Ok(_) => assert_eq!(without(&now, file), without(before, file), "{file} at {moment}"),
-        // It was ours when they wrote it, or had not begun.
+        // The file was applied before it was written, or the apply had not begun.
         Err(ApplyError::Refused(_) | ApplyError::NothingApplied) => {}
         Err(error) => panic!("{file} at {moment}: {error:?}"),
     }
@@ -268,10 +268,10 @@ fn meddled_and_killed(file: &str, moment: usize, before: &Tree) -> bool {
 }
 
 #[test]
-fn a_file_swapped_out_in_the_moment_of_a_crash_is_given_back() {
+fn foreign_file_swapped_out_before_a_crash_is_restored() {
     let (before, _) = both_ends(&places()[0]);
     for file in ["edited", "gone", "dir/new"] {
-        let moments = (0..1000).take_while(|moment| meddled_and_killed(file, *moment, &before)).count();
+        let moments = (0..1000).take_while(|moment| written_and_killed(file, *moment, &before)).count();
         assert!(moments > 40, "only {moments} moments were tried");
     }
 }

@@ -1,4 +1,4 @@
-//! What is never applied, and that nothing is when anything is refused.
+//! Tests of refusals: nothing is applied when any change is refused.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,7 +19,7 @@ fn hooks(path: &Path) -> Option<RuleRef> {
     path.starts_with(".git/hooks").then(|| rule("deny_write: .git/hooks/**"))
 }
 
-/// Applies everything and gives path and reason of each refusal; the host must not have changed.
+/// Applies everything; returns path and reason of each refusal. The host must not change.
 #[track_caller]
 fn refusals(fixture: &ReviewFixture, saved: &mut SavedChanges) -> Vec<(String, RefusalReason)> {
     let before = tree(&fixture.host(""));
@@ -38,7 +38,7 @@ fn check(fixture: &ReviewFixture, expected: &[(&str, RefusalReason)]) {
 }
 
 #[test]
-fn all_refusals_are_told_at_once() {
+fn all_refusals_are_returned_together() {
     let fixture = ReviewFixture::with_host(&[".git/config"]);
     fixture.upper_file("fine", "fine\n");
     fixture.upper_file(".git/hooks/pre-commit", "#!/bin/sh\n");
@@ -64,7 +64,7 @@ fn all_refusals_are_told_at_once() {
 }
 
 #[test]
-fn deleting_a_directory_does_not_delete_what_is_denied_in_it() {
+fn deleting_a_directory_with_denied_files_is_refused() {
     let fixture = ReviewFixture::with_host(&[".git/hooks/pre-commit", ".git/HEAD"]);
     fixture.whiteout(".git");
     let denied = RefusalReason::Denied { rule: rule("deny_write: .git/hooks/**") };
@@ -72,7 +72,7 @@ fn deleting_a_directory_does_not_delete_what_is_denied_in_it() {
 }
 
 #[test]
-fn a_denied_name_cannot_be_had_through_a_link() {
+fn denied_name_through_a_link_is_refused() {
     let through =
         |name: &str| RefusalReason::DeniedThroughLink { name: name.into(), rule: rule("deny_write: .git/hooks/**") };
     // The link and the file come together.
@@ -100,26 +100,26 @@ fn a_denied_name_cannot_be_had_through_a_link() {
 }
 
 #[test]
-fn git_is_not_sent_to_what_the_sandbox_furnished() {
+fn git_is_not_redirected_to_files_of_the_sandbox() {
     let fixture = ReviewFixture::with_host(&["module/.git", "worktree/.git", "plain/.git/HEAD"]);
     fixture.upper_file("module/.git", "gitdir: ../g3\n");
     fixture.upper_file("new/.git", "gitdir: ../g3\n");
     fixture.upper_link("linked/.git", "../g3");
-    // A directory of its own is the policy's, and to have none any more is harmless.
+    // A real `.git` directory is left to the policy, and deleting a `.git` file is harmless.
     fixture.upper_file("plain/.git/index", "x");
     fixture.whiteout("worktree/.git");
     check(&fixture, &["linked/.git", "module/.git", "new/.git"].map(|path| (path, RefusalReason::GitElsewhere)));
 }
 
 #[test]
-fn a_directory_that_git_takes_for_a_repository_is_refused_by_any_name() {
+fn bare_repository_of_any_name_is_refused() {
     let bare = |path| RefusalReason::BareRepository { directory: Path::new(path).to_owned() };
     let fixture =
         ReviewFixture::with_host(&["half/objects/x", "half/refs/x", "whole/HEAD", "whole/objects/x", "whole/refs/x"]);
     for file in ["new/HEAD", "new/objects/x", "new/refs/x", "new/config", "half/HEAD", "whole/hooks/update"] {
         fixture.upper_file(file, "x");
     }
-    // What git would not take for one, and what it does not obey, is free.
+    // Directories that are not repositories, and entries that git does not obey, are allowed.
     for file in ["notes/HEAD", "notes/config", "hooks/config/refs", "whole/refs/heads/main", "whole/objects/ab/cd"] {
         fixture.upper_file(file, "x");
     }
@@ -140,7 +140,7 @@ fn a_directory_that_git_takes_for_a_repository_is_refused_by_any_name() {
 }
 
 #[test]
-fn what_the_host_changed_is_a_conflict() {
+fn changes_on_the_host_are_conflicts() {
     let fixture = ReviewFixture::with_host(&["edited", "gone", "replaced", "dir/a", "left/a"]);
     for file in ["edited", "replaced", "appeared", "left/new"] {
         fixture.upper_file(file, "mine\n");
@@ -170,7 +170,7 @@ fn what_the_host_changed_is_a_conflict() {
 }
 
 #[test]
-fn even_a_change_that_left_size_and_time_alone_is_seen() {
+fn change_with_the_same_size_and_time_is_detected() {
     let fixture = ReviewFixture::with_host(&["file"]);
     fixture.upper_file("file", "mine\n");
     let mut saved = fixture.save();
@@ -181,7 +181,7 @@ fn even_a_change_that_left_size_and_time_alone_is_seen() {
 }
 
 #[test]
-fn a_directory_that_became_a_link_on_the_host_is_not_entered() {
+fn directory_that_became_a_link_on_the_host_is_refused() {
     let fixture = ReviewFixture::with_host(&["dir/a", "elsewhere/a"]);
     fixture.upper_file("dir/b", "mine\n");
     let mut saved = fixture.save();
@@ -191,7 +191,7 @@ fn a_directory_that_became_a_link_on_the_host_is_not_entered() {
 }
 
 #[test]
-fn a_conflict_seen_when_saving_stays_one() {
+fn conflict_found_when_saving_is_kept() {
     let fixture = ReviewFixture::with_host(&["file"]);
     fixture.upper_file("file", "mine\n");
     let mut saved =
@@ -200,7 +200,7 @@ fn a_conflict_seen_when_saving_stays_one() {
 }
 
 #[test]
-fn a_tampered_list_leads_nowhere_else() {
+fn tampered_manifest_does_not_leave_the_workspace() {
     let fixture = ReviewFixture::new();
     fixture.upper_file("file", "mine\n");
     let mut saved = fixture.save();
@@ -213,7 +213,7 @@ fn a_tampered_list_leads_nowhere_else() {
 }
 
 #[test]
-fn a_refusal_names_the_rule_and_the_difference() {
+fn refusal_names_the_rule_and_the_difference() {
     let fixture = ReviewFixture::with_host(&["edited"]);
     fixture.upper_file("edited", "mine\n");
     fixture.upper_file(".git/hooks/pre-commit", "x\n");

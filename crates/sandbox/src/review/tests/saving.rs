@@ -1,4 +1,4 @@
-//! What a save finds, keeps, and finds again.
+//! Tests of saving changes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ fn content(fixture: &ReviewFixture, change: &SavedChange) -> Vec<u8> {
 }
 
 #[test]
-fn every_kind_of_change_is_kept_with_what_the_host_had() {
+fn every_kind_of_change_is_saved_with_the_hosts_stamp() {
     let fixture = ReviewFixture::with_host(&["edited", "gone", "same", "dir/kept"]);
     fixture.upper_file("edited", "after\n");
     fixture.whiteout("gone");
@@ -44,18 +44,18 @@ fn every_kind_of_change_is_kept_with_what_the_host_had() {
 }
 
 #[test]
-fn what_was_deleted_with_its_directory_is_listed() {
+fn entries_of_a_deleted_directory_are_listed() {
     let fixture = ReviewFixture::with_host(&["old/a", "old/deep/b", "again/a", "again/sub/b", "again/sub/c"]);
     fixture.whiteout("old");
     fixture.opaque("again");
-    // Overlayfs marks only the topmost new directory: what lies in it hides the host's without a mark.
+    // Overlayfs marks only the topmost new directory as opaque. Directories in it hide the host's without a mark.
     fixture.upper_file("again/sub/b", "other\n");
     let expected = ["D again/a", "D again/sub/c", "D old", "D old/a", "D old/deep", "D old/deep/b", "M again/sub/b"];
     assert_eq!(listed(&fixture.save()), expected);
 }
 
 #[test]
-fn a_file_may_become_a_directory_and_back() {
+fn file_may_become_a_directory_and_vice_versa() {
     let fixture = ReviewFixture::with_host(&["file", "dir/a"]);
     fixture.upper_file("file/inside", "x\n");
     fixture.upper_file("dir", "now a file\n");
@@ -63,7 +63,7 @@ fn a_file_may_become_a_directory_and_back() {
 }
 
 #[test]
-fn what_is_as_on_the_host_is_no_change() {
+fn files_equal_to_the_host_are_not_changes() {
     let fixture = ReviewFixture::with_host(&["touched", "mode", "dir/x", "wide/x"]);
     fixture.upper_file("touched", "touched\n");
     fixture.upper_file("mode", "mode\n");
@@ -78,7 +78,7 @@ fn what_is_as_on_the_host_is_no_change() {
 }
 
 #[test]
-fn a_host_file_that_changed_since_is_a_conflict() {
+fn host_file_changed_since_the_start_is_a_conflict() {
     let fixture = ReviewFixture::with_host(&["quiet", "busy", "removed"]);
     let since = SystemTime::now();
     for file in ["quiet", "busy", "removed", "fresh"] {
@@ -94,7 +94,7 @@ fn a_host_file_that_changed_since_is_a_conflict() {
     assert_eq!(listed(&second), ["M busy !", "M fresh !", "M quiet", "A removed !"]);
 }
 
-/// As if the last save had been long after every write.
+/// Makes the last save appear long after every write.
 fn settle(fixture: &ReviewFixture, alter: impl FnOnce(&mut Manifest)) {
     let mut manifest = Manifest::read(&fixture.saved()).unwrap();
     manifest.saved_nanos = i64::MAX;
@@ -120,7 +120,7 @@ fn only_changed_files_are_copied_again() {
 }
 
 #[test]
-fn the_last_save_reads_what_leaves_no_trace_in_times() {
+fn final_save_finds_writes_that_do_not_change_times() {
     let fixture = ReviewFixture::new();
     fixture.upper_file("mapped", "one\n");
     fixture.save();
@@ -133,7 +133,7 @@ fn the_last_save_reads_what_leaves_no_trace_in_times() {
 }
 
 #[test]
-fn a_file_written_right_before_a_save_is_read_again() {
+fn file_written_just_before_a_save_is_read_again() {
     let fixture = ReviewFixture::new();
     fixture.upper_file("racy", "one\n");
     let stamp = FileStamp::of(&rustix::fs::stat(fixture.upper("racy")).unwrap());
@@ -148,7 +148,7 @@ fn a_file_written_right_before_a_save_is_read_again() {
 }
 
 #[test]
-fn nothing_hostile_is_opened_or_followed() {
+fn special_files_and_links_are_not_opened() {
     let fixture = ReviewFixture::with_host(&["host-file"]);
     write(&fixture.saved().join("../outside"), b"SECRET");
     fixture.upper_link("to-file", "../outside");
@@ -170,7 +170,7 @@ fn nothing_hostile_is_opened_or_followed() {
 }
 
 #[test]
-fn what_is_too_large_or_too_deep_is_told_and_not_kept() {
+fn too_large_and_too_deep_files_are_listed_and_not_saved() {
     let fixture = ReviewFixture::new();
     let huge = fs::File::create(fixture.upper("huge")).unwrap();
     huge.set_len(1 << 40).unwrap();
@@ -197,7 +197,7 @@ fn deep(top: &Path, depth: usize) {
 }
 
 #[test]
-fn two_writers_do_not_meet() {
+fn second_writer_is_refused() {
     let fixture = ReviewFixture::new();
     fixture.save();
     let held = crate::review::save_lock::SaveLock::take(&fixture.saved()).unwrap();
@@ -208,7 +208,7 @@ fn two_writers_do_not_meet() {
 }
 
 #[test]
-fn discarded_changes_are_gone_and_may_be_discarded_again() {
+fn discarding_twice_is_not_an_error() {
     let fixture = ReviewFixture::new();
     fixture.upper_file("a", "a\n");
     fixture.save();

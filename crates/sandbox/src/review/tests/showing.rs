@@ -1,4 +1,4 @@
-//! What a person sees of changes.
+//! Tests of patches, summaries and JSON.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ fn diff(saved: &SavedChanges, path: &str) -> String {
 }
 
 #[test]
-fn a_patch_looks_like_gits() {
+fn patch_has_gits_format() {
     let fixture = ReviewFixture::new();
     fixture.host_file("edited", "one\ntwo\nthree\n");
     fixture.host_file("gone", "bye\n");
@@ -45,7 +45,7 @@ fn a_patch_looks_like_gits() {
 }
 
 #[test]
-fn what_is_no_text_is_told_by_its_size() {
+fn binary_files_show_their_size() {
     let fixture = ReviewFixture::new();
     fs::write(fixture.upper("binary"), b"\0\x01\x02").unwrap();
     fs::write(fixture.upper("latin"), b"caf\xe9\n").unwrap();
@@ -59,7 +59,7 @@ fn what_is_no_text_is_told_by_its_size() {
 }
 
 #[test]
-fn a_comparison_ends_in_time() {
+fn comparison_ends_in_time() {
     let fixture = ReviewFixture::new();
     let lines = |step: usize| (0..150_000).map(|line| (line * step % 7919).to_string()).collect::<Vec<_>>().join("\n");
     fixture.host_file("long", &lines(3));
@@ -71,7 +71,7 @@ fn a_comparison_ends_in_time() {
 }
 
 #[test]
-fn the_summary_shows_deletions_first_and_directories_as_one() {
+fn summary_lists_deletions_first_and_directories_once() {
     let fixture = ReviewFixture::with_host(&["gone", "old/a", "old/deep/b", "quiet", "busy"]);
     fixture.whiteout("gone");
     fixture.whiteout("old");
@@ -91,7 +91,7 @@ fn the_summary_shows_deletions_first_and_directories_as_one() {
 }
 
 #[test]
-fn nothing_a_terminal_acts_on_is_printed() {
+fn control_characters_are_escaped() {
     let fixture = ReviewFixture::new();
     fixture.upper_file("evil", "\u{1b}]0;title\u{7}\r\u{202e}abc\u{9b}31m\tok\n");
     fixture.upper_file(name(b"\x1b[2J\xff"), "x\n");
@@ -106,7 +106,7 @@ fn nothing_a_terminal_acts_on_is_printed() {
 }
 
 #[test]
-fn changes_read_well_as_json() {
+fn changes_are_serialised_as_json() {
     let fixture = ReviewFixture::new();
     fixture.upper_link("link", "to");
     fixture.upper_file(name(b"\xff"), "x\n");
