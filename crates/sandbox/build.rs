@@ -1,4 +1,4 @@
-//! Builds the init of containers, linked statically, to be a part of this crate: `viv` stays one file.
+//! Builds the init of containers, linked statically, and embeds it in this crate, so that `viv` stays one file.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,16 +14,16 @@ fn main() -> Result<(), Failure> {
     }
     let mut cargo = Command::new(given("CARGO")?);
     cargo.args(["build", "--locked", "--quiet", "--profile", "inside", "--bin", "viv-inside", "--manifest-path"]);
-    // A directory of its own: the one of whoever builds us is locked.
+    // A separate target directory, because cargo has locked the outer one.
     cargo.arg(jail.join("Cargo.toml")).arg("--target-dir").arg(out.join("inside")).arg("--target").arg(&target);
     cargo.env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static");
-    // It is no part of what clippy was asked to read, nor of anything else that stands in for the compiler.
+    // Clippy and other compiler wrappers must not be applied to this build.
     for name in ["RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER", "CARGO_BUILD_TARGET", "CARGO_TARGET_DIR"] {
         cargo.env_remove(name);
     }
     let status = cargo.status()?;
     if !status.success() {
-        return Err(format!("the init of containers cannot be built: {status}").into());
+        return Err(format!("cannot build the init of containers: {status}").into());
     }
     let built = out.join("inside").join(&target).join("inside/viv-inside");
     std::fs::copy(built, out.join("viv-inside"))?;

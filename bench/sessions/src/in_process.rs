@@ -48,7 +48,7 @@ impl Sandbox for InProcessSandbox {
         None
     }
 
-    fn take_names(&self) -> Option<(TcpListener, UdpSocket)> {
+    fn take_dns_sockets(&self) -> Option<(TcpListener, UdpSocket)> {
         None
     }
 

@@ -67,7 +67,7 @@ pub(crate) fn container(
 
 /// How an engine is used: where it listens by custom, unless the configuration says.
 pub(crate) fn settings(kind: EngineKind, config: &Config, section: &SandboxSection) -> ContainerSettings {
-    let usual = ContainerSettings::usual(kind, config.runtime_dir.as_deref());
+    let usual = ContainerSettings::with_defaults(kind, config.runtime_dir.as_deref());
     ContainerSettings {
         kind,
         sockets: section.socket.clone().map_or(usual.sockets, |socket| vec![socket]),
@@ -81,7 +81,7 @@ pub(crate) fn settings(kind: EngineKind, config: &Config, section: &SandboxSecti
 /// The jail; where this machine does not let it be made, Podman, then Docker.
 fn first_that_works(config: &Config, spawner: &Arc<Spawner>) -> Result<Arc<dyn SandboxBackend>, SandboxError> {
     let engines = [EngineKind::Podman, EngineKind::Docker].map(|kind| settings(kind, config, &config.file.sandbox));
-    Ok(Arc::new(FallbackBackend::here(spawner, engines, &scratch(config))?))
+    Ok(Arc::new(FallbackBackend::detect(spawner, engines, &scratch(config))?))
 }
 
 /// Sockets of engines that are there now.

@@ -115,7 +115,6 @@ const WAITING_THREADS: usize = 64;
 
 /// Runs one command's future; what still blocks at its end is not waited for longer than that.
 pub(crate) fn on_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    jail::share_memory();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(WAITING_THREADS)
         .enable_all()

@@ -5,7 +5,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jail::Spawner;
 use protocol::{ProblemCode, SessionId};
@@ -23,9 +22,6 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::policy::{Setting, choose};
 use crate::{host, log, task, tokens, upstream};
-
-/// By then everything that a start makes for later is made.
-const STARTED: Duration = Duration::from_secs(1);
 
 /// Carries out `viv serve`.
 pub(crate) async fn carry_out(
@@ -79,17 +75,8 @@ pub(crate) async fn carry_out(
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)
     };
-    tokio::spawn(settle_down());
     server::serve(listeners, served, sessions, announce, host::stopped()).await.map_err(not_bound)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Holds no more than a server that waits needs, once the start is over.
-async fn settle_down() {
-    tokio::time::sleep(STARTED).await;
-    if let Err(error) = jail::give_back_what_the_start_needed() {
-        tracing::debug!(%error, "memory of the start is kept");
-    }
 }
 
 /// Installs agents as `viv agents install` does.

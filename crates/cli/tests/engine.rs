@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use engines::{Engine, IMAGE, Traces};
+use engines::{Engine, IMAGE, MountTraces};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -124,7 +124,7 @@ impl Place {
         let owner = format!("{}-", viv.id());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         while !runtime
-            .block_on(engines::running(&self.socket))
+            .block_on(engines::running_containers(&self.socket))
             .iter()
             .any(|it| it.owner.starts_with(&owner) && it.pid > 0)
         {
@@ -136,7 +136,7 @@ impl Place {
 
     /// What is still there of what this place's containers were given, the moment after `viv` has ended.
     fn check_left(&self) -> Result<(), String> {
-        let mounts = Traces { place: self.directory.path().to_owned(), socket: self.socket.clone() }.count();
+        let mounts = MountTraces { directory: self.directory.path().to_owned(), socket: self.socket.clone() }.count();
         let containers = std::fs::read_dir(self.directory.path().join("data/containers"));
         let files: Vec<_> = containers.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         if mounts == 0 && files.is_empty() { Ok(()) } else { Err(format!("{mounts} mounts are left, and {files:?}")) }

@@ -1,4 +1,4 @@
-//! Writes the system call filter of a sandbox as the kernel takes it: for the bench, which gives it to its peer.
+//! Writes the system call filter of a sandbox in the kernel's format. The bench runs another sandbox with it.
 
 use std::io::{self, Write};
 

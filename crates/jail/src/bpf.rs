@@ -1,23 +1,22 @@
-//! One program for the kernel's system call filter, made from rules that each have their own answer.
+//! An assembler for the kernel's system call filter, a BPF program that is made from rules.
 //!
-//! The kernel runs every installed filter at each call and compiles each at every start of a sandbox, so
-//! there is one, and it finds a call's rules by bisection. What holds whatever the arguments are, the kernel
-//! works out once and then answers without running it.
+//! The kernel runs every installed filter at each call and compiles each at every start of a sandbox. So there is one
+//! program, which finds a call's rules by bisection. The kernel caches the result of calls that are always allowed.
 
 use std::collections::BTreeMap;
 
-/// What becomes of a call.
+/// The action of a filter for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// The kernel does it.
+pub(crate) enum FilterAction {
+    /// The kernel carries the call out.
     Allow,
-    /// The caller is told this error number; with zero, that it is done.
+    /// The call fails with this error number. With zero, it returns success without being carried out.
     Errno(i32),
-    /// The caller's process ends.
+    /// The calling process is killed.
     Kill,
 }
 
-impl Verdict {
+impl FilterAction {
     fn code(self) -> u32 {
         match self {
             Self::Allow => 0x7fff_0000,
@@ -27,69 +26,69 @@ impl Verdict {
     }
 }
 
-/// Half of an argument: the filter's machine has 32 bits.
+/// Half of a 64-bit argument: BPF works with 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Half {
+pub(crate) enum ArgumentHalf {
     /// The lower 32 bits.
     Low,
-    /// The upper ones.
+    /// The upper 32 bits.
     High,
 }
 
-/// Something a rule asks of an argument: whether `argument & mask` is (or is not) `value`.
+/// A condition on an argument: `argument & mask` equals `value`, or does not if `negated`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Condition {
+pub(crate) struct ArgumentCondition {
     pub(crate) argument: u8,
-    pub(crate) half: Half,
+    pub(crate) half: ArgumentHalf,
     pub(crate) mask: u32,
     pub(crate) value: u32,
     pub(crate) negated: bool,
 }
 
-impl Condition {
-    /// The argument is `value`.
+impl ArgumentCondition {
+    /// Holds when the argument is `value`.
     pub(crate) fn is(argument: u8, value: u32) -> Self {
-        Self { argument, half: Half::Low, mask: u32::MAX, value, negated: false }
+        Self { argument, half: ArgumentHalf::Low, mask: u32::MAX, value, negated: false }
     }
 
-    /// The argument is anything but `value`.
+    /// Holds when the argument is not `value`.
     pub(crate) fn is_not(argument: u8, value: u32) -> Self {
         Self { negated: true, ..Self::is(argument, value) }
     }
 
-    /// The argument has every bit of `bits`.
+    /// Holds when the argument has every bit of `bits`.
     pub(crate) fn has(argument: u8, bits: u32) -> Self {
         Self { mask: bits, ..Self::is(argument, bits) }
     }
 
-    /// The upper half of the argument is anything but `value`.
+    /// Holds when the upper half of the argument is not `value`.
     pub(crate) fn high_is_not(argument: u8, value: u32) -> Self {
-        Self { half: Half::High, ..Self::is_not(argument, value) }
+        Self { half: ArgumentHalf::High, ..Self::is_not(argument, value) }
     }
 }
 
-/// What becomes of a call when every condition holds.
+/// The action for a call when every condition holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Rule {
-    pub(crate) conditions: Vec<Condition>,
-    pub(crate) verdict: Verdict,
+pub(crate) struct SyscallRule {
+    pub(crate) conditions: Vec<ArgumentCondition>,
+    pub(crate) action: FilterAction,
 }
 
-/// Rules by the number of the call; the first that holds counts, and without one the call is allowed.
-pub(crate) type Rules = BTreeMap<u32, Vec<Rule>>;
+/// Rules by system call number. The first rule that holds decides; without one the call is allowed.
+pub(crate) type SyscallRules = BTreeMap<u32, Vec<SyscallRule>>;
 
-/// One instruction as the kernel takes it: `struct sock_filter`.
+/// One instruction in the layout of the kernel's `struct sock_filter`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Instruction {
+pub(crate) struct BpfInstruction {
     code: u16,
     if_true: u8,
     if_false: u8,
     k: u32,
 }
 
-impl Instruction {
-    /// As it lies in memory.
+impl BpfInstruction {
+    /// Returns the instruction as it lies in memory.
     pub(crate) fn bytes(self) -> impl Iterator<Item = u8> {
         self.code.to_ne_bytes().into_iter().chain([self.if_true, self.if_false]).chain(self.k.to_ne_bytes())
     }
@@ -102,70 +101,70 @@ const JUMP_EQUAL: u16 = 0x15;
 const JUMP_GREATER_EQUAL: u16 = 0x35;
 const RETURN: u16 = 0x06;
 
-/// Where the fields of `struct seccomp_data` lie; arguments are eight bytes each.
+/// Offsets in `struct seccomp_data`. Each argument has eight bytes.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
-/// Calls of the x32 table have this bit: the architecture's name, and numbers that no rule knows.
+/// System calls of the x32 table have this bit. They have the architecture of x86-64 but numbers that no rule covers.
 const X32: u32 = 0x4000_0000;
 
-/// A program that answers calls of `architecture` by `rules`. Another architecture's calls end the caller,
-/// and another table's do not exist: their numbers would walk around every rule.
-pub(crate) fn assemble(architecture: u32, rules: &Rules, other_table: Verdict) -> Vec<Instruction> {
+/// Returns a program that applies `rules` to calls of `architecture`. A call of another architecture kills the caller, and
+/// a call of another table gets `other_table`: their numbers would bypass every rule.
+pub(crate) fn assemble(architecture: u32, rules: &SyscallRules, other_table: FilterAction) -> Vec<BpfInstruction> {
     let mut program = vec![
         load(ARCHITECTURE),
         branch(JUMP_EQUAL, architecture, 1, 0),
-        answer(Verdict::Kill),
+        return_action(FilterAction::Kill),
         load(NUMBER),
         branch(JUMP_GREATER_EQUAL, X32, 0, 1),
-        answer(other_table),
+        return_action(other_table),
     ];
-    program.extend(find(&runs(rules)));
+    program.extend(bisect(&call_ranges(rules)));
     program
 }
 
-/// Calls with neighbouring numbers and the same rules: one place in the program does for all of them.
-struct Run<'r> {
+/// A range of neighbouring call numbers with the same rules, which share one part of the program.
+struct CallRange<'r> {
     first: u32,
     last: u32,
-    rules: &'r [Rule],
+    rules: &'r [SyscallRule],
 }
 
-fn runs(rules: &Rules) -> Vec<Run<'_>> {
-    let mut runs: Vec<Run<'_>> = Vec::new();
+fn call_ranges(rules: &SyscallRules) -> Vec<CallRange<'_>> {
+    let mut ranges: Vec<CallRange<'_>> = Vec::new();
     for (number, rules) in rules {
-        match runs.last_mut() {
-            Some(run) if run.last + 1 == *number && run.rules == rules.as_slice() => run.last = *number,
-            _ => runs.push(Run { first: *number, last: *number, rules }),
+        match ranges.last_mut() {
+            Some(range) if range.last + 1 == *number && range.rules == rules.as_slice() => range.last = *number,
+            _ => ranges.push(CallRange { first: *number, last: *number, rules }),
         }
     }
-    runs
+    ranges
 }
 
-/// Bisects by number down to one run. The number is in the accumulator.
-fn find(runs: &[Run<'_>]) -> Vec<Instruction> {
-    match runs {
-        [] => vec![answer(Verdict::Allow)],
-        [run] => {
-            let mut code = if run.first == run.last {
-                vec![branch(JUMP_EQUAL, run.first, 1, 0)]
+/// Bisects by call number down to one range. The number is in the accumulator.
+fn bisect(ranges: &[CallRange<'_>]) -> Vec<BpfInstruction> {
+    match ranges {
+        [] => vec![return_action(FilterAction::Allow)],
+        [range] => {
+            let mut code = if range.first == range.last {
+                vec![branch(JUMP_EQUAL, range.first, 1, 0)]
             } else {
-                vec![branch(JUMP_GREATER_EQUAL, run.first, 0, 1), branch(JUMP_GREATER_EQUAL, run.last + 1, 0, 1)]
+                vec![branch(JUMP_GREATER_EQUAL, range.first, 0, 1), branch(JUMP_GREATER_EQUAL, range.last + 1, 0, 1)]
             };
-            code.push(answer(Verdict::Allow));
-            code.extend(run.rules.iter().flat_map(ask));
-            if run.rules.last().is_none_or(|rule| !rule.conditions.is_empty()) {
-                code.push(answer(Verdict::Allow));
+            code.push(return_action(FilterAction::Allow));
+            code.extend(range.rules.iter().flat_map(apply_rule));
+            if range.rules.last().is_none_or(|rule| !rule.conditions.is_empty()) {
+                code.push(return_action(FilterAction::Allow));
             }
             code
         }
         _ => {
-            let (lower, upper) = runs.split_at(runs.len() / 2);
-            let (below, above) = (find(lower), find(upper));
+            let (lower, upper) = ranges.split_at(ranges.len() / 2);
+            let (below, above) = (bisect(lower), bisect(upper));
             let mut code = match u8::try_from(below.len()) {
                 Ok(over) => vec![branch(JUMP_GREATER_EQUAL, upper[0].first, over, 0)],
-                // Further than a branch can jump.
+                // The distance is more than a branch can jump.
                 Err(_) => vec![branch(JUMP_GREATER_EQUAL, upper[0].first, 0, 1), jump(below.len())],
             };
             code.extend(below);
@@ -175,64 +174,64 @@ fn find(runs: &[Run<'_>]) -> Vec<Instruction> {
     }
 }
 
-/// Answers when every condition holds, else runs on behind.
-fn ask(rule: &Rule) -> Vec<Instruction> {
-    let mut code = vec![answer(rule.verdict)];
-    // From the last condition to the first, so that the way past the rule is known.
+/// Returns the rule's action when every condition holds; otherwise the code after it runs.
+fn apply_rule(rule: &SyscallRule) -> Vec<BpfInstruction> {
+    let mut code = vec![return_action(rule.action)];
+    // From the last condition to the first, so that the distance to the end of the rule is known.
     for condition in rule.conditions.iter().rev() {
-        // A rule has a handful of conditions: its length is far below what a branch can jump over.
-        let past = u8::try_from(code.len()).unwrap_or(u8::MAX);
-        let (if_true, if_false) = if condition.negated { (past, 0) } else { (0, past) };
-        let mut asked = vec![load(offset(condition))];
+        // A rule has few conditions, so its length is far below the limit of a branch.
+        let to_end = u8::try_from(code.len()).unwrap_or(u8::MAX);
+        let (if_true, if_false) = if condition.negated { (to_end, 0) } else { (0, to_end) };
+        let mut test = vec![load(offset(condition))];
         if condition.mask != u32::MAX {
-            asked.push(Instruction { code: AND, if_true: 0, if_false: 0, k: condition.mask });
+            test.push(BpfInstruction { code: AND, if_true: 0, if_false: 0, k: condition.mask });
         }
-        asked.push(branch(JUMP_EQUAL, condition.value, if_true, if_false));
-        asked.extend(code);
-        code = asked;
+        test.push(branch(JUMP_EQUAL, condition.value, if_true, if_false));
+        test.extend(code);
+        code = test;
     }
     code
 }
 
-fn offset(condition: &Condition) -> u32 {
+fn offset(condition: &ArgumentCondition) -> u32 {
     let high_first = u32::from(cfg!(target_endian = "big"));
-    let half = u32::from(condition.half == Half::High) ^ high_first;
+    let half = u32::from(condition.half == ArgumentHalf::High) ^ high_first;
     ARGUMENTS + 8 * u32::from(condition.argument) + 4 * half
 }
 
-fn load(offset: u32) -> Instruction {
-    Instruction { code: LOAD, if_true: 0, if_false: 0, k: offset }
+fn load(offset: u32) -> BpfInstruction {
+    BpfInstruction { code: LOAD, if_true: 0, if_false: 0, k: offset }
 }
 
-fn branch(code: u16, k: u32, if_true: u8, if_false: u8) -> Instruction {
-    Instruction { code, if_true, if_false, k }
+fn branch(code: u16, k: u32, if_true: u8, if_false: u8) -> BpfInstruction {
+    BpfInstruction { code, if_true, if_false, k }
 }
 
-fn jump(over: usize) -> Instruction {
-    Instruction { code: JUMP, if_true: 0, if_false: 0, k: u32::try_from(over).unwrap_or(u32::MAX) }
+fn jump(over: usize) -> BpfInstruction {
+    BpfInstruction { code: JUMP, if_true: 0, if_false: 0, k: u32::try_from(over).unwrap_or(u32::MAX) }
 }
 
-fn answer(verdict: Verdict) -> Instruction {
-    Instruction { code: RETURN, if_true: 0, if_false: 0, k: verdict.code() }
+fn return_action(action: FilterAction) -> BpfInstruction {
+    BpfInstruction { code: RETURN, if_true: 0, if_false: 0, k: action.code() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HERE: u32 = 0xC000_003E;
+    const X86_64: u32 = 0xC000_003E;
 
-    fn half(argument: u64, half: Half) -> u32 {
+    fn half(argument: u64, half: ArgumentHalf) -> u32 {
         let bytes = argument.to_le_bytes();
         let (low, high) = bytes.split_at(4);
-        u32::from_le_bytes(if half == Half::Low { low } else { high }.try_into().unwrap())
+        u32::from_le_bytes(if half == ArgumentHalf::Low { low } else { high }.try_into().unwrap())
     }
 
-    /// What the kernel does with a program, for one call.
-    fn run(program: &[Instruction], architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
+    /// Runs a program for one call, as the kernel does.
+    fn run(program: &[BpfInstruction], architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
         let (mut at, mut accumulator) = (0, 0);
         loop {
-            let Instruction { code, if_true, if_false, k } = program[at];
+            let BpfInstruction { code, if_true, if_false, k } = program[at];
             at += 1;
             match code {
                 LOAD => {
@@ -241,7 +240,7 @@ mod tests {
                         ARCHITECTURE => architecture,
                         _ => {
                             let argument = arguments[((k - ARGUMENTS) / 8) as usize];
-                            half(argument, if k % 8 == 0 { Half::Low } else { Half::High })
+                            half(argument, if k % 8 == 0 { ArgumentHalf::Low } else { ArgumentHalf::High })
                         }
                     }
                 }
@@ -255,20 +254,20 @@ mod tests {
         }
     }
 
-    /// The rules read one by one.
-    fn expected(rules: &Rules, number: u32, arguments: [u64; 6]) -> u32 {
-        let holds = |condition: &Condition| {
+    /// Returns the expected result by checking the rules one by one.
+    fn expected(rules: &SyscallRules, number: u32, arguments: [u64; 6]) -> u32 {
+        let holds = |condition: &ArgumentCondition| {
             let seen = half(arguments[usize::from(condition.argument)], condition.half);
             ((seen & condition.mask) == condition.value) != condition.negated
         };
         let rule = rules.get(&number).and_then(|rules| rules.iter().find(|rule| rule.conditions.iter().all(holds)));
-        rule.map_or(Verdict::Allow, |rule| rule.verdict).code()
+        rule.map_or(FilterAction::Allow, |rule| rule.action).code()
     }
 
     #[test]
-    fn the_program_answers_as_the_rules_do() {
+    fn program_returns_what_the_rules_say() {
         let rules = crate::seccomp::rules();
-        let program = assemble(HERE, &rules, Verdict::Errno(38));
+        let program = assemble(X86_64, &rules, FilterAction::Errno(38));
         assert!(program.len() < 4096, "{} instructions", program.len());
         let values = [0, 1, 2, 4, 7, 10, 16, 38, 0o4755, 0o2755, 0o644, 0o100, 0x5412, 0x541C, 0x1000_0000, u64::MAX];
         for number in 0..600 {
@@ -276,8 +275,8 @@ mod tests {
                 for second in values {
                     for third in [0, 0o4755, 0o2000, 1 << 40, 9] {
                         let arguments = [first, second, third, second, 0, 0];
-                        let told = run(&program, HERE, number, arguments);
-                        assert_eq!(told, expected(&rules, number, arguments), "call {number} {arguments:x?}");
+                        let result = run(&program, X86_64, number, arguments);
+                        assert_eq!(result, expected(&rules, number, arguments), "call {number} {arguments:x?}");
                     }
                 }
             }
@@ -285,13 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn other_tables_find_no_way_around() {
-        let program = assemble(HERE, &crate::seccomp::rules(), Verdict::Errno(38));
+    fn calls_of_other_architectures_and_tables_are_refused() {
+        let program = assemble(X86_64, &crate::seccomp::rules(), FilterAction::Errno(38));
         for number in [0, 59, 165, 0x4000_0000] {
-            assert_eq!(run(&program, 0x4000_0003, number, [0; 6]), Verdict::Kill.code());
+            assert_eq!(run(&program, 0x4000_0003, number, [0; 6]), FilterAction::Kill.code());
         }
         for number in [X32, X32 + 101, u32::MAX] {
-            assert_eq!(run(&program, HERE, number, [0; 6]), Verdict::Errno(38).code());
+            assert_eq!(run(&program, X86_64, number, [0; 6]), FilterAction::Errno(38).code());
         }
     }
 }

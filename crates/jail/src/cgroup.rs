@@ -1,7 +1,7 @@
-//! Limits on all processes of a sandbox together: memory, processes, processor time.
+//! Cgroups: limits on memory, processes and processor time of all processes of a sandbox together.
 //!
-//! Both versions of cgroups are spoken. What the machine cannot limit is an error here; whether a weaker
-//! means will do is for the policy to say, never for this file.
+//! Both cgroup versions are supported. A limit that this machine cannot enforce is an error here. Whether a weaker limit
+//! is acceptable is decided by the policy.
 
 use std::fmt;
 use std::fs;
@@ -16,7 +16,7 @@ use base::lock;
 
 use crate::{cgroup_watch, kernel_text};
 
-/// What can be limited.
+/// A resource that a cgroup limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CgroupController {
     /// Bytes of memory, swap included.
@@ -28,7 +28,7 @@ pub enum CgroupController {
 }
 
 impl CgroupController {
-    /// All of them.
+    /// All controllers.
     pub const ALL: [Self; 3] = [Self::Memory, Self::Pids, Self::Cpu];
 
     fn name(self) -> &'static str {
@@ -46,12 +46,12 @@ impl fmt::Display for CgroupController {
     }
 }
 
-/// Which version of cgroups a controller is bound to here.
+/// The cgroup version that a controller is bound to on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CgroupVersion {
-    /// A tree of its own.
+    /// Version 1: a separate hierarchy for the controller.
     V1,
-    /// The unified tree.
+    /// Version 2: the unified hierarchy.
     V2,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for CgroupVersion {
     }
 }
 
-/// What a sandbox may use. `None` means no limit was asked for.
+/// The cgroup limits of a sandbox. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CgroupLimits {
     /// Bytes of memory.
@@ -85,75 +85,75 @@ impl CgroupLimits {
     }
 }
 
-/// Where this machine keeps the controllers, and whether we may use them.
+/// The controllers that this process may use on this machine.
 #[derive(Debug)]
 pub struct CgroupRoot {
-    places: Vec<(CgroupController, CgroupVersion, PathBuf)>,
-    /// Names our groups, so that those of a host that died can be told.
+    controllers: Vec<(CgroupController, CgroupVersion, PathBuf)>,
+    /// The prefix of our groups' names. It identifies this process, so that groups of dead hosts can be recognised.
     owner: String,
     next: AtomicU64,
-    /// The group the controllers were tried with: the first sandbox's.
-    tried: Mutex<Option<Cgroup>>,
+    /// The group with which the controllers were probed. The first sandbox uses it.
+    probed: Mutex<Option<Cgroup>>,
 }
 
 impl CgroupRoot {
-    /// Looks where each controller is, tries it, and sweeps what hosts that died have left behind.
+    /// Finds and probes each controller, and removes the groups of dead hosts.
     pub fn probe() -> io::Result<Self> {
         let mounts = kernel_text::read("/proc/self/mountinfo")?;
         let own = kernel_text::read("/proc/self/cgroup")?;
         let owner = format!("{}-{}", std::process::id(), start_time(std::process::id()).unwrap_or_default());
-        let (name, mut group, mut places) = (format!("{owner}-0"), Cgroup::default(), Vec::new());
+        let (name, mut group, mut controllers) = (format!("{owner}-0"), Cgroup::default(), Vec::new());
         for controller in CgroupController::ALL {
-            let Some((hierarchy, base)) = place(controller, &mounts, &own) else { continue };
+            let Some((hierarchy, base)) = find_controller(controller, &mounts, &own) else { continue };
             let base = base.join("viv");
-            // What cannot be had here is refused by whoever asks for it, by its name.
-            if open_base(controller, hierarchy, &base).is_err() {
+            // A controller that cannot be used is left out; `create` fails when a limit needs it.
+            if make_base(controller, hierarchy, &base).is_err() {
                 continue;
             }
             sweep(&base);
             let (known, directory) = (group.directories.len(), base.join(&name));
             let added = group.add(controller, hierarchy, directory, &CgroupLimits::default());
-            match added.and_then(|()| group.entrance()) {
-                Ok(_) => places.push((controller, hierarchy, base)),
+            match added.and_then(|()| group.open_handles()) {
+                Ok(_) => controllers.push((controller, hierarchy, base)),
                 Err(_) => drop(Cgroup { directories: group.directories.split_off(known), v2: None }),
             }
         }
-        Ok(Self { places, owner, next: AtomicU64::new(1), tried: Mutex::new(Some(group)) })
+        Ok(Self { controllers, owner, next: AtomicU64::new(1), probed: Mutex::new(Some(group)) })
     }
 
-    /// By which version a controller is enforced here, if it can be.
+    /// Returns the cgroup version of a controller; `None` when it cannot be used on this machine.
     pub fn hierarchy(&self, controller: CgroupController) -> Option<CgroupVersion> {
-        self.places.iter().find(|(found, ..)| *found == controller).map(|(_, hierarchy, _)| *hierarchy)
+        self.controllers.iter().find(|(found, ..)| *found == controller).map(|(_, hierarchy, _)| *hierarchy)
     }
 
-    /// Makes a group with `limits`. Every limit that is asked for is set, or it fails.
+    /// Makes a group with `limits`. Fails when one of them cannot be set.
     pub fn create(&self, limits: &CgroupLimits) -> io::Result<Cgroup> {
         if let Some(missing) = CgroupController::ALL
             .into_iter()
             .find(|controller| limits.of(*controller).is_some() && self.hierarchy(*controller).is_none())
         {
-            return Err(io::Error::other(format!("no {missing} cgroup")));
+            return Err(io::Error::other(format!("this user may not use a {missing} cgroup")));
         }
-        let tried = lock(&self.tried).take();
-        let name = match tried.as_ref().and_then(|group| group.names().next()) {
+        let probed = lock(&self.probed).take();
+        let name = match probed.as_ref().and_then(|group| group.names().next()) {
             Some(name) => name.to_owned(),
             None => format!("{}-{}", self.owner, self.next.fetch_add(1, Ordering::Relaxed)),
         };
-        let mut group = tried.unwrap_or_default();
-        for (controller, hierarchy, base) in &self.places {
+        let mut group = probed.unwrap_or_default();
+        for (controller, hierarchy, base) in &self.controllers {
             group.add(*controller, *hierarchy, base.join(&name), limits)?;
         }
         Ok(group)
     }
 }
 
-/// The files of one controller, in both versions' words.
-struct Settings {
+/// The file names and values of one controller, for both cgroup versions.
+struct ControllerFiles {
     v1: Vec<(&'static str, String)>,
     v2: Vec<(&'static str, String)>,
 }
 
-impl Settings {
+impl ControllerFiles {
     fn for_hierarchy(self, hierarchy: CgroupVersion) -> Vec<(&'static str, String)> {
         match hierarchy {
             CgroupVersion::V1 => self.v1,
@@ -162,28 +162,30 @@ impl Settings {
     }
 }
 
-/// What is written where; a limit that nobody asked for is none.
-fn settings(controller: CgroupController, limits: &CgroupLimits) -> Settings {
+/// Returns the files to write for a controller. Without a limit, they are set to unlimited.
+fn controller_files(controller: CgroupController, limits: &CgroupLimits) -> ControllerFiles {
     const PERIOD_MICROS: u64 = 100_000;
-    let word = |none: &str| limits.of(controller).map_or(none.to_owned(), |limit| limit.to_string());
+    let value = |none: &str| limits.of(controller).map_or(none.to_owned(), |limit| limit.to_string());
     match controller {
-        CgroupController::Memory => Settings {
+        CgroupController::Memory => ControllerFiles {
             v1: vec![
-                ("memory.limit_in_bytes", word("-1")),
-                // Memory and swap together: no swap beside. Absent where swap accounting is off.
-                ("memory.memsw.limit_in_bytes", word("-1")),
+                ("memory.limit_in_bytes", value("-1")),
+                // The limit of memory and swap together, so that no swap is used. Absent when swap accounting is off.
+                ("memory.memsw.limit_in_bytes", value("-1")),
             ],
             v2: vec![
-                ("memory.max", word("max")),
+                ("memory.max", value("max")),
                 ("memory.swap.max", "0".to_owned()),
                 ("memory.oom.group", "0".to_owned()),
             ],
         },
-        CgroupController::Pids => Settings { v1: vec![("pids.max", word("max"))], v2: vec![("pids.max", word("max"))] },
+        CgroupController::Pids => {
+            ControllerFiles { v1: vec![("pids.max", value("max"))], v2: vec![("pids.max", value("max"))] }
+        }
         CgroupController::Cpu => {
             let quota = limits.cpu_millis.map(|millis| (millis * PERIOD_MICROS / 1000).max(1000).to_string());
             let (v1, v2) = (quota.clone().unwrap_or("-1".to_owned()), quota.unwrap_or("max".to_owned()));
-            Settings {
+            ControllerFiles {
                 v1: vec![("cpu.cfs_period_us", PERIOD_MICROS.to_string()), ("cpu.cfs_quota_us", v1)],
                 v2: vec![("cpu.max", format!("{v2} {PERIOD_MICROS}"))],
             }
@@ -191,7 +193,7 @@ fn settings(controller: CgroupController, limits: &CgroupLimits) -> Settings {
     }
 }
 
-/// Writes a limit. The files that only exist with swap may be missing; every other must take its value.
+/// Writes a limit. Files that only exist with swap accounting may be missing; any other failure is an error.
 fn write_setting(file: &Path, value: &str) -> io::Result<()> {
     match fs::write(file, value) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && file.to_string_lossy().contains("sw") => Ok(()),
@@ -199,16 +201,16 @@ fn write_setting(file: &Path, value: &str) -> io::Result<()> {
     }
 }
 
-/// What a process joins a group by.
+/// The descriptors with which a process joins a group.
 #[derive(Debug, Default)]
-pub(crate) struct Entrance {
-    /// `tasks` of each v1 group: a process that writes `0` there joins it.
+pub(crate) struct CgroupHandles {
+    /// The `tasks` file of each v1 group. A process that writes `0` there joins the group.
     pub(crate) tasks: Vec<OwnedFd>,
-    /// The v2 directory, for a clone that starts in it.
+    /// The v2 directory, for a process that is cloned into it.
     pub(crate) v2: Option<OwnedFd>,
 }
 
-/// The group of one sandbox; removed when it is dropped, which must be after the sandbox is dead.
+/// The group of one sandbox. Dropping it removes the group, so drop it after all processes have ended.
 #[derive(Debug, Default)]
 pub struct Cgroup {
     directories: Vec<(CgroupVersion, PathBuf)>,
@@ -216,7 +218,7 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Sets one controller's limit in `directory`, which is made unless it is there already.
+    /// Sets one controller's limit in `directory`, which is made if it does not exist.
     fn add(
         &mut self,
         controller: CgroupController,
@@ -228,7 +230,7 @@ impl Cgroup {
             fs::create_dir(&directory)?;
             self.directories.push((hierarchy, directory.clone()));
         }
-        for (file, value) in settings(controller, limits).for_hierarchy(hierarchy) {
+        for (file, value) in controller_files(controller, limits).for_hierarchy(hierarchy) {
             write_setting(&directory.join(file), &value)?;
         }
         if hierarchy == CgroupVersion::V2 {
@@ -237,16 +239,16 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Whether the kernel has `controller`'s limit as it was set.
+    /// Fails unless the kernel has `controller`'s limit as it was set.
     pub(crate) fn read_back(&self, controller: CgroupController, limits: &CgroupLimits) -> io::Result<()> {
-        let differs = || io::Error::other(format!("the {controller} limit reads otherwise than it was set"));
+        let differs = || io::Error::other(format!("the {controller} limit was set, but reads differently"));
         let mut read = 0;
         for (hierarchy, directory) in &self.directories {
-            for (file, value) in settings(controller, limits).for_hierarchy(*hierarchy) {
+            for (file, value) in controller_files(controller, limits).for_hierarchy(*hierarchy) {
                 match fs::read_to_string(directory.join(file)) {
                     Ok(found) if found.trim() == value => read += 1,
                     Ok(_) => return Err(differs()),
-                    // Another controller's directory, or no accounting of swap here.
+                    // The directory of another controller, or swap accounting is off.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => return Err(error),
                 }
@@ -255,42 +257,34 @@ impl Cgroup {
         if read == 0 { Err(differs()) } else { Ok(()) }
     }
 
-    /// Opens what a process joins it by.
-    pub(crate) fn entrance(&self) -> io::Result<Entrance> {
+    /// Opens the descriptors with which a process joins the group.
+    pub(crate) fn open_handles(&self) -> io::Result<CgroupHandles> {
         let v1 = self.directories.iter().filter(|(hierarchy, _)| *hierarchy == CgroupVersion::V1);
         let open = |path: &Path| fs::OpenOptions::new().write(true).open(path.join("tasks")).map(OwnedFd::from);
         let tasks = v1.map(|(_, path)| open(path)).collect::<io::Result<_>>()?;
         let v2 = self.v2.as_ref().map(|path| fs::File::open(path).map(OwnedFd::from)).transpose()?;
-        Ok(Entrance { tasks, v2 })
+        Ok(CgroupHandles { tasks, v2 })
     }
 
-    /// The last part of the path of each of its directories, as /proc shows it.
+    /// Returns the name of each of its directories, as /proc shows it.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.directories.iter().filter_map(|(_, path)| path.file_name()?.to_str())
     }
 
-    /// How many processes were killed because memory ran out.
+    /// Returns how many processes were killed because memory ran out.
     pub fn oom_kills(&self) -> u64 {
         self.directories.iter().find_map(|(_, path)| cgroup_watch::oom_kills(path)).unwrap_or(0)
-    }
-
-    /// Most memory used at once.
-    pub fn peak_bytes(&self) -> Option<u64> {
-        ["memory.peak", "memory.max_usage_in_bytes"].iter().find_map(|file| {
-            let read = |(_, path): &(CgroupVersion, PathBuf)| fs::read_to_string(path.join(file)).ok();
-            self.directories.iter().find_map(read)?.trim().parse().ok()
-        })
     }
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
         for (_, directory) in &self.directories {
-            // A group is busy until the kernel has let go of the last process: most often for some
-            // microseconds, on a loaded machine longer than one would think. The next start sweeps the rest.
-            let (mut pause, begun) = (Duration::from_micros(20), Instant::now());
+            // A group is busy until the kernel has removed its last process, which takes microseconds, or much longer on
+            // a loaded machine. A group that stays is removed at the next start.
+            let (mut pause, started) = (Duration::from_micros(20), Instant::now());
             while let Err(error) = fs::remove_dir(directory) {
-                if error.raw_os_error() != Some(libc::EBUSY) || begun.elapsed() > Duration::from_secs(2) {
+                if error.raw_os_error() != Some(libc::EBUSY) || started.elapsed() > Duration::from_secs(2) {
                     break;
                 }
                 std::thread::sleep(pause);
@@ -300,8 +294,8 @@ impl Drop for Cgroup {
     }
 }
 
-/// Where a controller's own group of this process is.
-fn place(controller: CgroupController, mounts: &str, own: &str) -> Option<(CgroupVersion, PathBuf)> {
+/// Returns the version of a controller, and the group of this process in which our groups are made.
+fn find_controller(controller: CgroupController, mounts: &str, own: &str) -> Option<(CgroupVersion, PathBuf)> {
     let name = controller.name();
     for line in mounts.lines() {
         let (mount, kind) = line.split_once(" - ")?;
@@ -327,8 +321,8 @@ fn place(controller: CgroupController, mounts: &str, own: &str) -> Option<(Cgrou
     None
 }
 
-/// The v2 group to make ours under: the root for root, for anybody else the group they are in, which
-/// works where it was delegated and holds no process itself.
+/// Returns the v2 group in which our groups are made: the top group for root, the group of this process for any other
+/// user. The latter works when the group was delegated and holds no process itself.
 fn v2_parent(root: &Path, own: &str) -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return root.to_owned();
@@ -337,8 +331,8 @@ fn v2_parent(root: &Path, own: &str) -> PathBuf {
     root.join(relative)
 }
 
-/// Makes the directory our groups are in.
-fn open_base(controller: CgroupController, hierarchy: CgroupVersion, base: &Path) -> io::Result<()> {
+/// Makes the directory that holds our groups.
+fn make_base(controller: CgroupController, hierarchy: CgroupVersion, base: &Path) -> io::Result<()> {
     match fs::create_dir(base) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         other => other?,
@@ -352,22 +346,22 @@ fn open_base(controller: CgroupController, hierarchy: CgroupVersion, base: &Path
     Ok(())
 }
 
-/// Removes groups of hosts that are dead. A group that still has processes stays, busy.
+/// Removes the groups of dead hosts. A group that still has processes cannot be removed and stays.
 fn sweep(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let mut parts = name.split('-');
         let owner = parts.next().and_then(|pid| pid.parse().ok());
-        let born = parts.next().and_then(|time| time.parse().ok());
-        if let (Some(pid), Some(born)) = (owner, born)
-            && start_time(pid) != Some(born)
+        let started = parts.next().and_then(|time| time.parse().ok());
+        if let (Some(pid), Some(started)) = (owner, started)
+            && start_time(pid) != Some(started)
         {
             let _ = fs::remove_dir(entry.path());
         }
     }
 }
 
-/// When a process started, in clock ticks since boot: with its number, a name nobody gets again.
+/// Returns when a process started, in clock ticks since boot. Process id and start time together identify a process.
 pub fn start_time(pid: u32) -> Option<u64> {
     let stat = kernel_text::read(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
@@ -383,20 +377,21 @@ mod tests {
 ";
 
     #[test]
-    fn a_v1_controller_is_found_under_the_group_this_process_is_in() {
+    fn v1_controller_is_found_in_the_group_of_this_process() {
         let own = "4:memory:/host/inner\n1:cpu,cpuacct:/\n0::/\n";
-        let memory = place(CgroupController::Memory, HYBRID, own);
+        let memory = find_controller(CgroupController::Memory, HYBRID, own);
         assert_eq!(memory, Some((CgroupVersion::V1, "/sys/fs/cgroup/memory/host/inner".into())));
-        assert_eq!(place(CgroupController::Cpu, HYBRID, own), Some((CgroupVersion::V1, "/sys/fs/cgroup/cpu/".into())));
-        assert_eq!(place(CgroupController::Pids, HYBRID, own), None);
+        let cpu = find_controller(CgroupController::Cpu, HYBRID, own);
+        assert_eq!(cpu, Some((CgroupVersion::V1, "/sys/fs/cgroup/cpu/".into())));
+        assert_eq!(find_controller(CgroupController::Pids, HYBRID, own), None);
     }
 
     #[test]
-    fn half_a_processor_is_half_a_period() {
+    fn half_a_processor_is_a_quota_of_half_the_period() {
         let limits = CgroupLimits { cpu_millis: Some(500), ..CgroupLimits::default() };
-        let half = settings(CgroupController::Cpu, &limits);
+        let half = controller_files(CgroupController::Cpu, &limits);
         assert_eq!(half.v2, [("cpu.max", "50000 100000".to_owned())]);
-        let whole = settings(CgroupController::Cpu, &CgroupLimits::default());
+        let whole = controller_files(CgroupController::Cpu, &CgroupLimits::default());
         assert_eq!(whole.v2, [("cpu.max", "max 100000".to_owned())]);
     }
 }

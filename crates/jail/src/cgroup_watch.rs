@@ -1,9 +1,9 @@
-//! The control group that an engine has put a process into, looked at from outside.
+//! Reads the usage of a container's cgroup, which its engine made.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the memory and the processor time of a process are counted.
+/// The cgroup directories that count a process's memory and processor time.
 #[derive(Debug, Clone)]
 pub struct CgroupWatch {
     memory: Option<PathBuf>,
@@ -11,35 +11,35 @@ pub struct CgroupWatch {
 }
 
 impl CgroupWatch {
-    /// The group that `pid` is in now.
+    /// Returns a watch of the cgroups that `pid` is in now.
     pub fn of(pid: i32) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let (mounts, own) = (read("/proc/self/mountinfo"), read(&format!("/proc/{pid}/cgroup")));
         Self { memory: group("memory", &mounts, &own), processor: group("cpuacct", &mounts, &own) }
     }
 
-    /// The limit of memory the kernel has for it, in bytes.
+    /// Returns the memory limit in bytes, as the kernel has it.
     pub fn memory_limit(&self) -> Option<u64> {
         let directory = self.memory.as_ref()?;
         let read = |file: &str| fs::read_to_string(directory.join(file)).ok();
         read("memory.max").or_else(|| read("memory.limit_in_bytes"))?.trim().parse().ok()
     }
 
-    /// How many of its processes were killed because memory ran out.
+    /// Returns how many processes were killed because memory ran out.
     pub fn oom_kills(&self) -> u64 {
         self.memory.as_deref().and_then(oom_kills).unwrap_or(0)
     }
 
-    /// Processor time that everything in it has used so far.
+    /// Returns the processor time that all processes of the group have used so far.
     pub fn cpu_micros(&self) -> Option<u64> {
         let directory = self.processor.as_ref()?;
         let read = |file: &str| fs::read_to_string(directory.join(file)).ok();
-        let told = read("cpu.stat").and_then(|text| number_after("usage_usec ", &text));
-        told.or_else(|| Some(read("cpuacct.usage")?.trim().parse::<u64>().ok()? / 1000))
+        let v2 = read("cpu.stat").and_then(|text| number_after("usage_usec ", &text));
+        v2.or_else(|| Some(read("cpuacct.usage")?.trim().parse::<u64>().ok()? / 1000))
     }
 }
 
-/// The directory of a controller, as the first version calls it, for a process whose /proc file says `own`.
+/// Returns the directory of a controller (by its v1 name) for a process whose `/proc/PID/cgroup` is `own`.
 fn group(controller: &str, mounts: &str, own: &str) -> Option<PathBuf> {
     let path_of = |wanted: &str| {
         own.lines().find_map(|line| {
@@ -62,14 +62,14 @@ fn group(controller: &str, mounts: &str, own: &str) -> Option<PathBuf> {
     unified
 }
 
-/// How many processes of the group in `directory` were killed for want of memory; `None` where it counts none.
+/// Returns how many processes of the group were killed because memory ran out; `None` when the group does not count them.
 pub(crate) fn oom_kills(directory: &Path) -> Option<u64> {
     let read = |file: &str| fs::read_to_string(directory.join(file)).ok();
     let text = read("memory.events").or_else(|| read("memory.oom_control"))?;
     number_after("oom_kill ", &text)
 }
 
-/// The number in the line that begins with `name`.
+/// Returns the number in the line that begins with `name`.
 fn number_after(name: &str, text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_found_in_either_version() {
+    fn group_is_found_in_both_cgroup_versions() {
         let first = "30 20 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
                      32 20 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n";
         let second = "31 20 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";

@@ -1,6 +1,6 @@
-//! A terminal that is made inside, for a sandbox whose own kernel lets no descriptor out.
+//! A terminal that init makes inside a container with its own kernel, which cannot pass descriptors out.
 //!
-//! Its other end stays with init, which carries what is typed and shown through the pipes that the host has given.
+//! Init keeps the master end and copies between it and the input and output pipes of the host.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// Makes one of `window` rows and columns.
+    /// Opens a terminal with `window` rows and columns.
     pub(crate) fn open(window: (u16, u16)) -> io::Result<Self> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         unlockpt(&master)?;
@@ -32,30 +32,30 @@ impl Console {
         Ok(Self { master, slave })
     }
 
-    /// The three streams of a command.
+    /// Returns the three standard streams of a command.
     pub(crate) fn streams(&self) -> io::Result<[OwnedFd; 3]> {
         Ok([self.slave.try_clone()?, self.slave.try_clone()?, self.slave.try_clone()?])
     }
 
-    /// Carries what comes by `typed` to the command and what it shows to `shown`, while the end that stays is held.
-    pub(crate) fn connect(self, typed: OwnedFd, shown: OwnedFd) -> io::Result<ConsoleEnd> {
-        let (mut typed, mut sink) = (File::from(typed), File::from(self.master.try_clone()?));
-        spawn(move || drop(io::copy(&mut typed, &mut sink)))?;
-        let (source, over) = (self.master.try_clone()?, Arc::new(AtomicBool::new(false)));
-        let told = Arc::clone(&over);
-        spawn(move || drop(show(&source, &mut File::from(shown), &told)))?;
-        Ok(ConsoleEnd { master: self.master, over })
+    /// Copies `input` to the terminal, and the terminal's output to `output`, until the returned end is dropped.
+    pub(crate) fn connect(self, input: OwnedFd, output: OwnedFd) -> io::Result<ConsoleEnd> {
+        let (mut input, mut master) = (File::from(input), File::from(self.master.try_clone()?));
+        spawn(move || drop(io::copy(&mut input, &mut master)))?;
+        let (source, closed) = (self.master.try_clone()?, Arc::new(AtomicBool::new(false)));
+        let is_closed = Arc::clone(&closed);
+        spawn(move || drop(copy_output(&source, &mut File::from(output), &is_closed)))?;
+        Ok(ConsoleEnd { master: self.master, closed })
     }
 }
 
-/// The end of a terminal that stays with init. When it is dropped, what was shown until then still goes out.
+/// Init's end of a terminal. Output that was written before it is dropped is still copied.
 pub(crate) struct ConsoleEnd {
     master: OwnedFd,
-    over: Arc<AtomicBool>,
+    closed: Arc<AtomicBool>,
 }
 
 impl ConsoleEnd {
-    /// Gives the window another size. The programs must be told by a signal: not every kernel does.
+    /// Sets the window size. Send SIGWINCH to the programs afterwards: not every kernel does.
     pub(crate) fn resize(&self, window: (u16, u16)) -> io::Result<()> {
         resize(&self.master, window)
     }
@@ -63,26 +63,26 @@ impl ConsoleEnd {
 
 impl Drop for ConsoleEnd {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Release);
+        self.closed.store(true, Ordering::Release);
     }
 }
 
-/// Until the command is over and all of it was shown: not every kernel ends the reading by itself.
-fn show(source: &OwnedFd, shown: &mut File, over: &AtomicBool) -> io::Result<()> {
-    const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// Copies output until the terminal is closed and all of it is copied. Not every kernel reports the end of a terminal.
+fn copy_output(source: &OwnedFd, output: &mut File, closed: &AtomicBool) -> io::Result<()> {
+    const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     let mut bytes = [0; 4096];
     loop {
-        // Asked first: what was written before it was over is then there to be read.
-        let was_over = over.load(Ordering::Acquire);
+        // Read before the poll, so that output written before the close is still found.
+        let was_closed = closed.load(Ordering::Acquire);
         let mut ready = [PollFd::new(source, PollFlags::IN)];
-        if poll(&mut ready, Some(&LOOK))? > 0 {
+        if poll(&mut ready, Some(&POLL_INTERVAL))? > 0 {
             let count = rustix::io::read(source, &mut bytes)?;
-            shown.write_all(&bytes[..count])?;
+            output.write_all(&bytes[..count])?;
             if count > 0 {
                 continue;
             }
         }
-        if was_over {
+        if was_closed {
             return Ok(());
         }
     }

@@ -1,13 +1,13 @@
-//! Why a sandbox could not be made or used: one variant a kernel step.
+//! Errors of making and using a sandbox, with one variant for each step of the set-up.
 
 use std::fmt;
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
-/// A step of the set-up, by what it is for.
+/// A step of the set-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "`Display` says what each step does")]
+#[expect(missing_docs, reason = "`Display` describes each step")]
 pub enum SetupStep {
     EnterEngine,
     OpenSource,
@@ -41,21 +41,21 @@ pub enum SetupStep {
 impl fmt::Display for SetupStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::EnterEngine => "enter the namespaces of the engine",
+            Self::EnterEngine => "enter the namespaces of the container engine",
             Self::OpenSource => "open a host path",
             Self::IdMapWorkspace => "map the owner of the workspace",
             Self::CloneNamespaces => "make the namespaces",
             Self::MapIds => "map user and group ids",
-            Self::JoinCgroup => "join the limits' cgroup",
+            Self::JoinCgroup => "join the cgroup",
             Self::CgroupNamespace => "make the cgroup namespace",
-            Self::BecomeInsideUser => "become the user inside",
-            Self::PrivateMounts => "part the mounts from the host's",
+            Self::BecomeInsideUser => "switch to the sandbox user",
+            Self::PrivateMounts => "separate the mounts from the host's",
             Self::NewRoot => "make the private root",
             Self::Scratch => "make the writable space",
             Self::MountSystem => "mount a host path",
             Self::PlaceFiles => "place a file",
             Self::MountProc => "mount /proc",
-            Self::MaskProc => "mask a part of /proc",
+            Self::MaskProc => "mask an entry of /proc",
             Self::MountDevices => "mount a device",
             Self::MountWorkspace => "mount the workspace",
             Self::PivotRoot => "enter the private root",
@@ -72,23 +72,23 @@ impl fmt::Display for SetupStep {
     }
 }
 
-/// A step that failed inside the new process, as it travels to the host.
+/// A failed step of the set-up, as it is sent to the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Failure {
+pub(crate) struct SetupFailure {
     pub(crate) step: SetupStep,
-    /// What it was about: a path, a name.
+    /// The path or name that the step worked on; empty when there is none.
     pub(crate) subject: String,
     pub(crate) errno: i32,
 }
 
-/// Adds the step and its subject to what the kernel said.
+/// Adds the step and its subject to an error of the kernel.
 pub(crate) trait During<T> {
-    fn during(self, step: SetupStep, subject: impl fmt::Display) -> Result<T, Failure>;
+    fn during(self, step: SetupStep, subject: impl fmt::Display) -> Result<T, SetupFailure>;
 }
 
 impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
-    fn during(self, step: SetupStep, subject: impl fmt::Display) -> Result<T, Failure> {
-        self.map_err(|error| Failure {
+    fn during(self, step: SetupStep, subject: impl fmt::Display) -> Result<T, SetupFailure> {
+        self.map_err(|error| SetupFailure {
             step,
             subject: subject.to_string(),
             errno: error.into().raw_os_error().unwrap_or(libc::EIO),
@@ -96,44 +96,47 @@ impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
     }
 }
 
-/// Why a sandbox could not be made or used.
+/// An error of making or using a sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum JailError {
-    /// A step of the set-up failed; the half-made sandbox is gone.
+    /// A step of the set-up failed. The unfinished sandbox was ended.
     #[error("cannot {step}{}", subject_suffix(.subject))]
     Setup {
         /// The step.
         step: SetupStep,
-        /// What it was about.
+        /// The path or name that the step worked on.
         subject: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// What came out is not what the plan said; it was killed.
-    #[error("the sandbox is not what was planned: {0}")]
+    /// The finished sandbox differs from its plan, so it was killed.
+    #[error("the sandbox differs from its plan: {0}")]
     NotAsPlanned(String),
-    /// The spawner could not be started or has gone.
+    /// The control socket of a sandbox failed.
+    #[error("cannot read from the control socket of the sandbox")]
+    Control(#[source] io::Error),
+    /// The spawner could not be started, or has ended.
     #[error("cannot {0} the sandbox spawner")]
     Spawner(&'static str, #[source] io::Error),
     /// The sandbox has ended.
     #[error("the sandbox has ended")]
     Ended,
-    /// There is no such program inside.
+    /// The program does not exist inside.
     #[error("`{0}` is not in the sandbox")]
     NotFound(String),
-    /// The program is there but cannot be run.
+    /// The program exists but cannot be executed.
     #[error("`{0}` cannot be executed in the sandbox")]
     NotExecutable(String, #[source] io::Error),
     /// A command could not be started.
     #[error("cannot start `{0}`")]
     Exec(String, #[source] io::Error),
     /// A limit cannot be enforced on this machine.
-    #[error("cannot enforce `{key}` here: {reason}")]
+    #[error("cannot enforce `{key}` on this machine: {reason}")]
     Limit {
         /// The policy key.
         key: &'static str,
-        /// What is missing.
+        /// The missing feature.
         reason: String,
     },
 }
@@ -142,8 +145,8 @@ fn subject_suffix(subject: &str) -> String {
     if subject.is_empty() { String::new() } else { format!(" (`{subject}`)") }
 }
 
-impl From<Failure> for JailError {
-    fn from(failure: Failure) -> Self {
+impl From<SetupFailure> for JailError {
+    fn from(failure: SetupFailure) -> Self {
         Self::Setup {
             step: failure.step,
             subject: failure.subject,

@@ -1,6 +1,6 @@
-//! Who the user inside is on the host.
+//! The host user that the sandbox user is mapped to.
 //!
-//! Made by root it is somebody who is nobody else there; made by anybody else it is they themselves.
+//! For sandboxes that root makes, its ids are unused on the host. For any other user, it is that user.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,10 +9,10 @@ use std::path::Path;
 use rustix::fs::{AtFlags, chownat};
 use rustix::process::{Gid, Uid};
 
-/// Host ids for sandboxes made by root: above every range that users, services or containers are given.
+/// The host id for sandboxes made by root: above every range that is assigned to users, services or containers.
 const UNUSED_HOST_ID: u32 = 1_900_000_000;
 
-/// The ids on the host that the user inside has.
+/// The ids of the sandbox user on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostUser {
     pub(crate) uid: u32,
@@ -22,11 +22,11 @@ pub struct HostUser {
 }
 
 impl HostUser {
-    /// The user whose namespace it is, as seen from inside.
-    pub(crate) const OF_A_NAMESPACE: Self = Self { uid: 0, gid: 0, privileged: true };
+    /// The root user of a user namespace, as seen from inside.
+    pub(crate) const NAMESPACE_ROOT: Self = Self { uid: 0, gid: 0, privileged: true };
 
-    /// Of sandboxes that this process has made.
-    pub fn of_our_sandboxes() -> Self {
+    /// Returns the host user of sandboxes that this process makes.
+    pub fn for_sandboxes() -> Self {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if uid == 0 {
             Self { uid: UNUSED_HOST_ID, gid: UNUSED_HOST_ID, privileged: true }
@@ -35,30 +35,30 @@ impl HostUser {
         }
     }
 
-    /// Whether the caller has to become somebody else to be this user.
-    pub fn is_somebody_else(self) -> bool {
+    /// Returns whether this user is not the calling user.
+    pub fn differs_from_caller(self) -> bool {
         self.privileged
     }
 
-    /// Number of the user.
+    /// Returns the user id.
     pub fn uid(self) -> u32 {
         self.uid
     }
 
-    /// Number of the group.
+    /// Returns the group id.
     pub fn gid(self) -> u32 {
         self.gid
     }
 
-    /// Makes it the owner of what is at `path` under `directory`, a link itself too.
-    pub(crate) fn take(self, directory: impl AsFd, path: &Path) -> io::Result<()> {
+    /// Makes this user the owner of `path` under `directory`, without following a link.
+    pub(crate) fn chown(self, directory: impl AsFd, path: &Path) -> io::Result<()> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         Ok(chownat(directory, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// Makes the calling thread this user, and that thread alone, for good: it has no capability any more, so it
-    /// can do to a sandbox's files what a command inside can. A thread of its own, which then ends, is meant.
-    pub fn take_over_thread(self) -> io::Result<()> {
+    /// Switches only the calling thread to this user, permanently and without capabilities. The thread can then do to a
+    /// sandbox's files exactly what a command inside can. Call it in a new thread that ends afterwards.
+    pub fn switch_thread(self) -> io::Result<()> {
         if !self.privileged {
             return Ok(());
         }

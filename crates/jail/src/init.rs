@@ -1,7 +1,7 @@
-//! PID 1 inside: starts commands, reaps, reports, and ends when the host lets go.
+//! Init, the first process inside a sandbox: starts commands, reaps processes and reports to the host.
 //!
-//! It holds no capability and runs under the same filters as the commands. When its control socket closes
-//! it exits, and the kernel ends every process of its PID namespace with it.
+//! Init holds no capability and runs under the same filters as the commands. It exits when its control socket closes, and
+//! the kernel then ends every process of its PID namespace.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -14,39 +14,39 @@ use rustix::process::{DumpableBehavior, Pid, Resource, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::console::{Console, ConsoleEnd};
-use crate::mark::Mark;
 use crate::plan::{ExecPlan, ProcessLimits};
-use crate::reaped::{Left, Reaped};
+use crate::process_tag::ProcessTag;
+use crate::reap::{ReapResult, RemainingChildren};
 use crate::seccomp::Filters;
 use crate::sys::{self, StringList};
 use crate::wire;
 
-/// What the host asks of a running sandbox.
+/// A request of the host to init.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum InitRequest {
-    /// Start a command; its three standard descriptors go with it.
+    /// Start a command; its three standard streams are sent with this.
     Exec(ExecPlan),
-    /// End a command and everything that descends from it.
+    /// Kill a command and all its descendants.
     Kill {
-        /// The command.
+        /// The number of the command.
         exec: u64,
     },
-    /// The window of a command's terminal has another size.
+    /// Resize the terminal of a command.
     Resize {
-        /// The command.
+        /// The number of the command.
         exec: u64,
         /// Rows and columns.
         window: (u16, u16),
     },
 }
 
-/// What a sandbox tells the host.
+/// A report of init to the host.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum InitReport {
-    /// The set-up is done; listeners, the workspace and its upper layer go with it.
+    /// The set-up is done; the listeners, the workspace and its upper layer are sent with this.
     Ready,
     /// A step of the set-up failed.
-    Failed(crate::error::Failure),
+    Failed(crate::error::SetupFailure),
     /// A command runs.
     Started { exec: u64 },
     /// A command could not be started.
@@ -55,40 +55,40 @@ pub(crate) enum InitReport {
     Exited { exec: u64, code: Option<i32>, signal: Option<i32>, cpu_micros: u64, peak_rss_bytes: u64 },
 }
 
-/// How long a sandbox stays.
+/// How long an init runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stay {
-    /// As long as the host holds on to it.
-    UntilLetGo,
-    /// Until its one command has ended, and whatever that left running.
+pub(crate) enum InitLifetime {
+    /// Until the host closes the control socket.
+    UntilDisconnected,
+    /// Until its one command and all processes of it have ended.
     OneCommand,
 }
 
-/// What every command here is held to.
-pub(crate) struct HouseRules<'a> {
-    /// When init goes by itself.
-    pub(crate) stay: Stay,
-    /// By the kernel, each process apart.
+/// The restrictions of every command.
+pub(crate) struct CommandRules<'a> {
+    /// When init exits.
+    pub(crate) lifetime: InitLifetime,
+    /// The limits of each process.
     pub(crate) limits: ProcessLimits,
-    /// Beside those init itself is under.
+    /// The filters of commands, in addition to those of init.
     pub(crate) filters: &'a Filters,
-    /// How the processes of a command are told from others.
-    pub(crate) mark: Mark,
+    /// The tag that marks the processes of a command.
+    pub(crate) tag: ProcessTag,
 }
 
-/// What runs here.
+/// The commands that run.
 #[derive(Default)]
-struct Running {
-    /// Commands, by the number of their process.
+struct RunningCommands {
+    /// Command numbers by process id.
     commands: HashMap<i32, u64>,
-    /// The ends of terminals that stay with us.
+    /// Init's ends of terminals, by command number.
     consoles: HashMap<u64, ConsoleEnd>,
 }
 
 /// Serves `control` until it closes.
-pub(crate) fn serve(control: &OwnedFd, house: &HouseRules<'_>) -> io::Result<()> {
+pub(crate) fn serve(control: &OwnedFd, rules: &CommandRules<'_>) -> io::Result<()> {
     let children = sys::child_signal_fd()?;
-    let mut running = Running::default();
+    let mut running = RunningCommands::default();
     loop {
         let mut ready = [PollFd::new(control, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
         match poll(&mut ready, None) {
@@ -96,32 +96,32 @@ pub(crate) fn serve(control: &OwnedFd, house: &HouseRules<'_>) -> io::Result<()>
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         }
-        let (asked, ended) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
-        if ended {
+        let (has_request, has_ended_child) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
+        if has_ended_child {
             drain(&children);
-            let left = report_ended(control, &mut running)?;
-            if house.stay == Stay::OneCommand && left == Left::Nothing {
+            let remaining = report_ended(control, &mut running)?;
+            if rules.lifetime == InitLifetime::OneCommand && remaining == RemainingChildren::None {
                 return Ok(());
             }
         }
-        if asked {
+        if has_request {
             match wire::receive::<InitRequest>(control)? {
                 None => return Ok(()),
                 Some((InitRequest::Exec(plan), fds)) => {
                     hide()?;
-                    start(control, &plan, fds, house, &mut running)?;
+                    start(control, &plan, fds, rules, &mut running)?;
                 }
                 Some((InitRequest::Kill { exec }, _)) => {
-                    // What an ended command left behind may stay; it is not what is to be ended now.
+                    // Background processes of a command that has ended may stay.
                     if running.commands.values().any(|id| *id == exec) {
-                        end_all(house.mark, exec);
+                        kill_all(rules.tag, exec);
                     }
                 }
                 Some((InitRequest::Resize { exec, window }, _)) => {
                     if let Some(console) = running.consoles.get(&exec) {
-                        // A terminal that is gone has no size.
+                        // Resizing fails only when the terminal is gone.
                         let _ = console.resize(window);
-                        signal_all(house.mark, exec, Signal::WINCH);
+                        signal_all(rules.tag, exec, Signal::WINCH);
                     }
                 }
             }
@@ -129,7 +129,7 @@ pub(crate) fn serve(control: &OwnedFd, house: &HouseRules<'_>) -> io::Result<()>
     }
 }
 
-/// Nothing inside may look at this process: its memory is the spawner's.
+/// Hides this process from commands inside, because its memory is a copy of the spawner's.
 fn hide() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())
@@ -140,19 +140,19 @@ fn drain(signals: &OwnedFd) {
     while rustix::io::read(signals, &mut record).is_ok_and(|count| count > 0) {}
 }
 
-/// Reaps everything that ended, orphans too, and reports the commands among it; says what is left to reap.
-fn report_ended(control: &OwnedFd, running: &mut Running) -> io::Result<Left> {
+/// Reaps all ended children, including orphans, and reports the commands among them. Returns the remaining children.
+fn report_ended(control: &OwnedFd, running: &mut RunningCommands) -> io::Result<RemainingChildren> {
     loop {
         match sys::reap()? {
-            Reaped::One(ended) => {
-                if let Some(exec) = running.commands.remove(&ended.pid) {
+            ReapResult::Child(child) => {
+                if let Some(exec) = running.commands.remove(&child.pid) {
                     running.consoles.remove(&exec);
-                    let (code, signal) = (ended.code, ended.signal);
-                    let (cpu_micros, peak_rss_bytes) = (ended.cpu_micros, ended.peak_rss_bytes);
+                    let (code, signal) = (child.code, child.signal);
+                    let (cpu_micros, peak_rss_bytes) = (child.cpu_micros, child.peak_rss_bytes);
                     wire::send(control, &InitReport::Exited { exec, code, signal, cpu_micros, peak_rss_bytes }, &[])?;
                 }
             }
-            Reaped::None(left) => return Ok(left),
+            ReapResult::NoneEnded(remaining) => return Ok(remaining),
         }
     }
 }
@@ -161,18 +161,18 @@ fn start(
     control: &OwnedFd,
     plan: &ExecPlan,
     fds: Vec<OwnedFd>,
-    house: &HouseRules<'_>,
-    running: &mut Running,
+    rules: &CommandRules<'_>,
+    running: &mut RunningCommands,
 ) -> io::Result<()> {
     let started = streams(plan, fds).and_then(|(streams, console)| {
         let program = Program::look_up(plan)?;
-        let pid = sys::start_borrowing_memory(&mut || match prepare(plan, &streams, house) {
+        let pid = sys::start_borrowing_memory(&mut || match prepare(plan, &streams, rules) {
             Err(error) => error,
-            Ok(()) => program.become_it(),
+            Ok(()) => program.exec(),
         })?;
-        // Now the command alone has what it was given: its end is the end of its output.
+        // Only the command holds its streams now, so its output ends when it ends.
         drop(streams);
-        Ok((pid, console.map(|(console, typed, shown)| console.connect(typed, shown)).transpose()?))
+        Ok((pid, console.map(|(console, input, output)| console.connect(input, output)).transpose()?))
     });
     match started {
         Err(error) => not_started(control, plan.exec, &error),
@@ -184,16 +184,16 @@ fn start(
     }
 }
 
-/// A terminal, and the pipes behind it.
-type Wired = (Console, OwnedFd, OwnedFd);
+/// A terminal, and the host's input and output pipes for it.
+type ConsolePipes = (Console, OwnedFd, OwnedFd);
 
-/// What a command is given: what came with it, or a terminal made here with that behind it.
-fn streams(plan: &ExecPlan, fds: Vec<OwnedFd>) -> io::Result<([OwnedFd; 3], Option<Wired>)> {
-    let given = <[OwnedFd; 3]>::try_from(fds).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-    let Some(window) = plan.window else { return Ok((given, None)) };
+/// Returns the standard streams of a command: those that were sent, or a new terminal that is connected to them.
+fn streams(plan: &ExecPlan, fds: Vec<OwnedFd>) -> io::Result<([OwnedFd; 3], Option<ConsolePipes>)> {
+    let streams = <[OwnedFd; 3]>::try_from(fds).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let Some(window) = plan.window else { return Ok((streams, None)) };
     let console = Console::open(window)?;
-    let [typed, shown, _] = given;
-    Ok((console.streams()?, Some((console, typed, shown))))
+    let [input, output, _] = streams;
+    Ok((console.streams()?, Some((console, input, output))))
 }
 
 fn not_started(control: &OwnedFd, exec: u64, error: &io::Error) -> io::Result<()> {
@@ -201,9 +201,9 @@ fn not_started(control: &OwnedFd, exec: u64, error: &io::Error) -> io::Result<()
     wire::send(control, &InitReport::NotStarted { exec, errno }, &[])
 }
 
-/// What the child does before it is the command. It borrows init's memory: nothing is allocated to stay.
-fn prepare(plan: &ExecPlan, streams: &[OwnedFd; 3], house: &HouseRules<'_>) -> io::Result<()> {
-    let limits = house.limits;
+/// Prepares the child before it executes the command. The child shares init's memory, so it must free what it allocates.
+fn prepare(plan: &ExecPlan, streams: &[OwnedFd; 3], rules: &CommandRules<'_>) -> io::Result<()> {
+    let limits = rules.limits;
     let [stdin, stdout, stderr] = streams;
     rustix::process::setsid()?;
     if plan.terminal {
@@ -213,7 +213,7 @@ fn prepare(plan: &ExecPlan, streams: &[OwnedFd; 3], house: &HouseRules<'_>) -> i
     rustix::stdio::dup2_stdout(stdout)?;
     rustix::stdio::dup2_stderr(stderr)?;
     sys::close_on_exec_from(3)?;
-    sys::lower_limit(house.mark.resource(), house.mark.value(plan.exec))?;
+    sys::lower_limit(rules.tag.resource(), rules.tag.value(plan.exec))?;
     sys::lower_limit(Resource::Nofile, limits.nofile)?;
     if let Some(bytes) = limits.data_bytes {
         sys::lower_limit(Resource::Data, bytes)?;
@@ -223,22 +223,22 @@ fn prepare(plan: &ExecPlan, streams: &[OwnedFd; 3], house: &HouseRules<'_>) -> i
     }
     rustix::process::chdir(plan.workdir.as_str())?;
     for signal in [libc::SIGPIPE, libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-        sys::set_signal(signal, sys::Disposition::Default);
+        sys::set_signal(signal, sys::SignalDisposition::Default);
     }
     sys::block_signals(false);
-    house.filters.install_for_command()
+    rules.filters.install_for_command()
 }
 
-/// A program to run, as the kernel takes it.
+/// A program in the form that execve(2) takes.
 struct Program {
-    /// Where it may lie, in the order they are tried.
+    /// Candidate paths, in the order in which they are tried.
     paths: Vec<CString>,
     argv: StringList,
     env: StringList,
 }
 
 impl Program {
-    /// Finds the places a shell would look at: along PATH unless the name has a slash.
+    /// Returns the paths that a shell would try: along PATH, unless the name contains a slash.
     fn look_up(plan: &ExecPlan) -> io::Result<Self> {
         let Some(name) = plan.argv.first() else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
         let search = plan.env.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
@@ -252,59 +252,59 @@ impl Program {
         Ok(Self { paths, argv: StringList::new(plan.argv.iter().cloned())?, env })
     }
 
-    /// Returns only when there is no such program, or none that may be run.
-    fn become_it(&self) -> io::Error {
-        let mut worst = io::Error::from_raw_os_error(libc::ENOENT);
+    /// Executes the program. Returns only when no candidate exists or may be executed.
+    fn exec(&self) -> io::Error {
+        let mut failure = io::Error::from_raw_os_error(libc::ENOENT);
         for path in &self.paths {
             let error = sys::execve(path, &self.argv, &self.env);
             match error.raw_os_error() {
                 Some(libc::ENOENT | libc::ENOTDIR) => {}
-                // Found, but not ours to run: remembered, while a later directory may still have one.
-                Some(libc::EACCES) => worst = error,
+                // The file may not be executed. A later directory may have one that may.
+                Some(libc::EACCES) => failure = error,
                 _ => return error,
             }
         }
-        worst
+        failure
     }
 }
 
-/// Ends everything that descends from a command, whatever it made of itself since.
+/// Kills all descendants of a command, including daemons.
 ///
-/// A daemon has no parent of the command, no group and no session, but it carries the command's mark. Who
-/// forks faster than this kills runs into the limit of processes: nobody reaps them meanwhile.
-fn end_all(mark: Mark, exec: u64) {
-    const PATIENCE: Duration = Duration::from_secs(2);
-    let (value, begun) = (mark.value(exec), Instant::now());
+/// A daemon has left the command's process group and session, but still has the command's tag. A command that forks
+/// faster than this loop kills reaches the process limit, because nothing is reaped meanwhile.
+fn kill_all(tag: ProcessTag, exec: u64) {
+    const TIME_LIMIT: Duration = Duration::from_secs(2);
+    let (value, started) = (tag.value(exec), Instant::now());
     loop {
         let before: Vec<Pid> = listed().collect();
-        let signalled = signal_all(mark, exec, Signal::KILL);
-        // Who came since may be the child of one that was gone when it was looked at, unless another command's.
-        let mut newcomers = listed().filter(|pid| !before.contains(pid));
-        let nobody_came = newcomers.all(|pid| mark.of(pid).is_some_and(|found| found != value));
-        if (signalled == 0 && nobody_came) || begun.elapsed() >= PATIENCE {
+        let signalled = signal_all(tag, exec, Signal::KILL);
+        // A new process may be the child of one that had ended when it was looked at, unless its tag is another command's.
+        let mut new_processes = listed().filter(|pid| !before.contains(pid));
+        let none_is_new = new_processes.all(|pid| tag.of(pid).is_some_and(|found| found != value));
+        if (signalled == 0 && none_is_new) || started.elapsed() >= TIME_LIMIT {
             return;
         }
     }
 }
 
-/// Sends a signal to every process of a command; how many there were.
-fn signal_all(mark: Mark, exec: u64, signal: Signal) -> usize {
-    let value = mark.value(exec);
-    let marked: Vec<Pid> = living().filter(|pid| mark.of(*pid) == Some(value)).collect();
+/// Sends a signal to every process of a command; returns how many there were.
+fn signal_all(tag: ProcessTag, exec: u64, signal: Signal) -> usize {
+    let value = tag.value(exec);
+    let marked: Vec<Pid> = living().filter(|pid| tag.of(*pid) == Some(value)).collect();
     for pid in &marked {
         let _ = rustix::process::kill_process(*pid, signal);
     }
     marked.len()
 }
 
-/// Processes of this PID namespace, this one aside; also those that have ended and wait to be reaped.
+/// Returns the processes of this PID namespace except init, including those that have ended and are not yet reaped.
 fn listed() -> impl Iterator<Item = Pid> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     numbers.filter(|pid| *pid > 1).filter_map(Pid::from_raw)
 }
 
-/// Those of them that have not ended.
+/// Returns the listed processes that have not ended.
 fn living() -> impl Iterator<Item = Pid> {
     listed().filter(|pid| {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();

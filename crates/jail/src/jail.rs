@@ -1,4 +1,4 @@
-//! One sandbox, from the host's side.
+//! The host's handle to one running sandbox.
 //!
 //! Dropping a `Jail` kills everything in it. The kernel does the same when the host dies.
 
@@ -10,9 +10,9 @@ use std::os::unix::net::UnixStream;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions};
 
-use crate::cgroup::{Cgroup, Entrance};
+use crate::cgroup::{Cgroup, CgroupHandles};
+use crate::container_init::InitSettings;
 use crate::error::JailError;
-use crate::guest::GuestOrder;
 use crate::init::{InitReport, InitRequest};
 use crate::plan::{ExecPlan, JailPlan};
 use crate::spawner::{CloneRequest, Spawner};
@@ -26,168 +26,173 @@ pub struct Jail {
     pid: i32,
 }
 
-/// A sandbox that has just been made, with what it passed out.
+/// A sandbox that was just made, with the descriptors that it passed out.
 #[derive(Debug)]
 pub struct NewJail {
     /// The sandbox.
     pub jail: Jail,
-    /// Accepts what connects to the model port inside.
+    /// Accepts connections to the model port inside.
     pub models: TcpListener,
-    /// Accepts what connects to the egress port inside.
+    /// Accepts connections to the egress port inside.
     pub egress: TcpListener,
-    /// Where names are asked for inside, if the plan has that.
-    pub names: Option<(TcpListener, UdpSocket)>,
-    /// The workspace as it is seen inside; as long as it is held its mounts stay.
+    /// The sockets of the name server inside, if the plan has one.
+    pub dns: Option<(TcpListener, UdpSocket)>,
+    /// The workspace as commands inside see it. Its mounts stay while this is open.
     pub workspace: OwnedFd,
-    /// Its own instance of devpts, to make terminals in; where there is none they are made inside.
+    /// The sandbox's own instance of devpts, to make terminals in. `None` when init makes terminals inside.
     pub terminals: Option<OwnedFd>,
     /// The directory that holds the changes of an overlay workspace; it outlives the sandbox.
     pub upper: Option<OwnedFd>,
 }
 
-/// What stands in for what a sandbox with a kernel of its own cannot pass out.
+/// Replacements for the descriptors that a container with its own kernel cannot pass out.
 #[derive(Debug)]
-pub struct GuestChannels {
-    /// The process that is its kernel: everything inside ends with it.
+pub struct OwnKernelChannels {
+    /// The process id of the container's kernel. Everything inside ends with it.
     pub kernel: i32,
-    /// Where the port of models is carried to.
+    /// Accepts the relayed connections to the model port.
     pub models: TcpListener,
-    /// The same, of everything else.
+    /// Accepts the relayed connections to the egress port.
     pub egress: TcpListener,
-    /// The workspace, as it is mounted from outside.
+    /// The workspace, opened on the host.
     pub workspace: OwnedFd,
 }
 
-/// News of a command.
+/// An event of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecEvent {
-    /// It runs.
+    /// The command runs.
     Started {
-        /// The command.
+        /// The number of the command.
         exec: u64,
     },
-    /// It could not be started.
+    /// The command could not be started.
     NotStarted {
-        /// The command.
+        /// The number of the command.
         exec: u64,
-        /// Why.
+        /// The error number.
         errno: i32,
     },
-    /// It ended.
+    /// The command ended.
     Exited {
-        /// The command.
+        /// The number of the command.
         exec: u64,
-        /// Its exit code, when it had one.
+        /// Its exit code, unless a signal ended it.
         code: Option<i32>,
         /// The signal that ended it.
         signal: Option<i32>,
-        /// Processor time of it and its children.
+        /// Processor time of the command and its children.
         cpu_micros: u64,
-        /// Largest resident size.
+        /// Its largest resident size.
         peak_rss_bytes: u64,
     },
 }
 
 impl Jail {
-    /// Makes a sandbox; returns when its first command could start. Blocks for some milliseconds.
+    /// Makes a sandbox; returns when it is ready for its first command. Blocks for some milliseconds.
     ///
-    /// With `group`, its limits hold from the first instruction on. What came out is checked from outside.
+    /// With `group`, the limits hold from the first instruction on. Fails with [`JailError::NotAsPlanned`] when the result
+    /// does not pass the checks from outside.
     pub fn make(spawner: &Spawner, plan: &JailPlan, group: Option<&Cgroup>) -> Result<NewJail, JailError> {
-        let (control, theirs) = wire::pair().map_err(|error| JailError::Spawner("connect", error))?;
-        let entrance = match group {
-            Some(group) => group.entrance().map_err(|error| JailError::Spawner("limit", error))?,
-            None => Entrance::default(),
+        let (control, theirs) = wire::socket_pair().map_err(|error| JailError::Spawner("connect", error))?;
+        let handles = match group {
+            Some(group) => group.open_handles().map_err(|error| JailError::Spawner("limit", error))?,
+            None => CgroupHandles::default(),
         };
-        let request = CloneRequest { plan: plan.clone(), tasks: entrance.tasks.len(), v2: entrance.v2.is_some() };
-        let fds = std::iter::once(theirs).chain(entrance.tasks).chain(entrance.v2).collect();
+        let request = CloneRequest { plan: plan.clone(), tasks: handles.tasks.len(), v2: handles.v2.is_some() };
+        let fds = std::iter::once(theirs).chain(handles.tasks).chain(handles.v2).collect();
         let (pidfd, pid) = spawner.clone_one(request, fds)?;
         let jail = Self { control, pidfd, pid };
-        verify::look_around();
-        let made = jail.made()?;
+        verify::load_host_namespaces();
+        let made = jail.wait_until_ready()?;
         verify::check(pid, group).map_err(JailError::NotAsPlanned)?;
         Ok(made)
     }
 
-    /// Takes over a sandbox that an engine has made around our init, which has just called on `control`.
+    /// Takes over a container whose init has just connected on `control`.
     ///
-    /// What came out is checked from outside as far as an engine's sandboxes are alike.
-    pub fn adopt(control: OwnedFd, order: &GuestOrder) -> Result<NewJail, JailError> {
-        let hear = |error: io::Error| JailError::Spawner("hear", error);
-        let peer = rustix::net::sockopt::socket_peercred(&control).map_err(|error| hear(error.into()))?;
-        let pidfd = rustix::process::pidfd_open(peer.pid, PidfdFlags::empty()).map_err(|error| hear(error.into()))?;
-        wire::send(&control, order, &[]).map_err(|_| JailError::Ended)?;
+    /// The container is checked from outside for the properties that all engines provide.
+    pub fn adopt(control: OwnedFd, settings: &InitSettings) -> Result<NewJail, JailError> {
+        let failed = |error: rustix::io::Errno| JailError::Control(error.into());
+        let peer = rustix::net::sockopt::socket_peercred(&control).map_err(failed)?;
+        let pidfd = rustix::process::pidfd_open(peer.pid, PidfdFlags::empty()).map_err(failed)?;
+        wire::send(&control, settings, &[]).map_err(|_| JailError::Ended)?;
         let jail = Self { control, pidfd, pid: peer.pid.as_raw_nonzero().get() };
-        let made = jail.made()?;
-        verify::check_guest(made.jail.pid).map_err(JailError::NotAsPlanned)?;
+        let made = jail.wait_until_ready()?;
+        verify::check_container_init(made.jail.pid).map_err(JailError::NotAsPlanned)?;
         Ok(made)
     }
 
-    /// The same, of a sandbox with a kernel of its own.
-    pub fn adopt_apart(control: OwnedFd, order: &GuestOrder, stand_in: GuestChannels) -> Result<NewJail, JailError> {
-        let gone = |error: rustix::io::Errno| JailError::Spawner("hear", error.into());
-        let kernel = rustix::process::Pid::from_raw(stand_in.kernel).ok_or(JailError::Ended)?;
-        let pidfd = rustix::process::pidfd_open(kernel, PidfdFlags::empty()).map_err(gone)?;
-        wire::send(&control, order, &[]).map_err(|_| JailError::Ended)?;
-        let jail = Self { control, pidfd, pid: stand_in.kernel };
-        match wire::receive(&jail.control).map_err(|error| JailError::Spawner("hear", error))? {
+    /// Takes over a container with its own kernel, whose init has just connected on `control`.
+    pub fn adopt_with_own_kernel(
+        control: OwnedFd,
+        settings: &InitSettings,
+        channels: OwnKernelChannels,
+    ) -> Result<NewJail, JailError> {
+        let failed = |error: rustix::io::Errno| JailError::Control(error.into());
+        let kernel = rustix::process::Pid::from_raw(channels.kernel).ok_or(JailError::Ended)?;
+        let pidfd = rustix::process::pidfd_open(kernel, PidfdFlags::empty()).map_err(failed)?;
+        wire::send(&control, settings, &[]).map_err(|_| JailError::Ended)?;
+        let jail = Self { control, pidfd, pid: channels.kernel };
+        match wire::receive(&jail.control).map_err(JailError::Control)? {
             Some((InitReport::Ready, _)) => {}
             Some((InitReport::Failed(failure), _)) => return Err(failure.into()),
             _ => return Err(JailError::Ended),
         }
-        verify::check_kernel(jail.pid).map_err(JailError::NotAsPlanned)?;
-        let GuestChannels { models, egress, workspace, .. } = stand_in;
-        Ok(NewJail { jail, models, egress, names: None, workspace, terminals: None, upper: None })
+        verify::check_own_kernel(jail.pid).map_err(JailError::NotAsPlanned)?;
+        let OwnKernelChannels { models, egress, workspace, .. } = channels;
+        Ok(NewJail { jail, models, egress, dns: None, workspace, terminals: None, upper: None })
     }
 
-    /// Waits for the end of the set-up.
-    fn made(self) -> Result<NewJail, JailError> {
+    /// Waits until the set-up is done.
+    fn wait_until_ready(self) -> Result<NewJail, JailError> {
         let jail = self;
-        let report = wire::receive(&jail.control).map_err(|error| JailError::Spawner("hear", error))?;
+        let report = wire::receive(&jail.control).map_err(JailError::Control)?;
         match report {
             Some((InitReport::Ready, mut fds)) if fds.len() >= 4 => {
-                // Behind the four that are always there: the upper layer, and the two sockets for names.
-                let names = (fds.len() >= 6).then(|| fds.split_off(fds.len() - 2));
-                let names = names.and_then(|fds| <[OwnedFd; 2]>::try_from(fds).ok());
-                let names = names.map(|[streams, datagrams]| (streams.into(), datagrams.into()));
+                // The first four are always sent; the upper layer and the two sockets of the name server may follow.
+                let dns = (fds.len() >= 6).then(|| fds.split_off(fds.len() - 2));
+                let dns = dns.and_then(|fds| <[OwnedFd; 2]>::try_from(fds).ok());
+                let dns = dns.map(|[streams, datagrams]| (streams.into(), datagrams.into()));
                 let upper = (fds.len() == 5).then(|| fds.remove(4));
                 let terminals = Some(fds.remove(3));
                 let workspace = fds.remove(2);
                 let egress = TcpListener::from(fds.remove(1));
                 let models = TcpListener::from(fds.remove(0));
-                Ok(NewJail { jail, models, egress, names, workspace, terminals, upper })
+                Ok(NewJail { jail, models, egress, dns, workspace, terminals, upper })
             }
             Some((InitReport::Failed(failure), _)) => Err(failure.into()),
             _ => Err(JailError::Ended),
         }
     }
 
-    /// Number of its init in the host's PID namespace.
+    /// Returns the process id of init in the host's PID namespace.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Whether what is inside sees the names of the host's control groups, as with some engines it does.
+    /// Returns whether processes inside see the names of the host's cgroups. With some engines they do.
     pub fn sees_cgroups(&self) -> bool {
         verify::sees_cgroups(self.pid)
     }
 
-    /// Asks for a command; [`Jail::news`] tells what became of it.
+    /// Requests a command; [`Jail::next_event`] returns its events.
     pub fn exec(&self, plan: ExecPlan, stdio: [BorrowedFd<'_>; 3]) -> Result<(), JailError> {
         wire::send(&self.control, &InitRequest::Exec(plan), &stdio).map_err(|_| JailError::Ended)
     }
 
-    /// Ends a command and everything that descends from it.
+    /// Kills a command and all its descendants.
     pub fn kill_exec(&self, exec: u64) -> Result<(), JailError> {
         wire::send(&self.control, &InitRequest::Kill { exec }, &[]).map_err(|_| JailError::Ended)
     }
 
-    /// Says that the window of a terminal that was made inside has another size.
+    /// Resizes a terminal that init made inside.
     pub fn resize(&self, exec: u64, window: (u16, u16)) -> Result<(), JailError> {
         wire::send(&self.control, &InitRequest::Resize { exec, window }, &[]).map_err(|_| JailError::Ended)
     }
 
-    /// The next news; `None` when the sandbox has ended. Blocks, until [`Jail::control`] was called.
-    pub fn news(&self) -> io::Result<Option<ExecEvent>> {
+    /// Returns the next event; `None` when the sandbox has ended. Blocks, unless [`Jail::control`] was called.
+    pub fn next_event(&self) -> io::Result<Option<ExecEvent>> {
         Ok(match wire::receive(&self.control)? {
             None => None,
             Some((InitReport::Started { exec }, _)) => Some(ExecEvent::Started { exec }),
@@ -196,34 +201,34 @@ impl Jail {
                 Some(ExecEvent::Exited { exec, code, signal, cpu_micros, peak_rss_bytes })
             }
             Some((InitReport::Ready | InitReport::Failed(_), _)) => {
-                return Err(io::Error::other("a report of the set-up came twice"));
+                return Err(io::Error::other("init reported its set-up twice"));
             }
         })
     }
 
-    /// A second handle to the socket that news come on, to wait for without blocking. From here on
-    /// [`Jail::news`] fails with `WouldBlock` when there is none.
+    /// Returns a second handle to the control socket, on which a task can wait for events. From then on
+    /// [`Jail::next_event`] fails with `WouldBlock` when there is no event.
     pub fn control(&self) -> io::Result<UnixStream> {
         let socket = UnixStream::from(self.control.try_clone()?);
         socket.set_nonblocking(true)?;
         Ok(socket)
     }
 
-    /// Returns when every process inside is gone, with the code that its init ended with: none where it was killed, or is
-    /// not a child of this process. Blocks.
+    /// Waits until every process inside has ended; returns the exit code of init. The code is `None` when init was killed
+    /// or is not a child of this process. Blocks.
     pub fn wait(&self) -> io::Result<Option<i32>> {
         let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
         rustix::io::retry_on_intr(|| rustix::event::poll(&mut ended, None))?;
-        // A child of this process is ours to bury; that of another is not, and the kernel says so.
-        let buried = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
-        Ok(buried.ok().flatten().and_then(|status| status.exit_status()))
+        // waitid fails when init is not a child of this process.
+        let reaped = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
+        Ok(reaped.ok().flatten().and_then(|status| status.exit_status()))
     }
 
     /// Kills everything inside. The kernel ends every process of the PID namespace with its init.
     pub fn kill(&self) {
         let signalled = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
         if signalled == Err(rustix::io::Errno::PERM) {
-            // The init of an engine that is somebody else ends by itself when nobody listens any more.
+            // The init of another user's container cannot be signalled; it exits when its control socket closes.
             let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
         }
     }

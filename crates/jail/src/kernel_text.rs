@@ -1,16 +1,16 @@
-//! Small files of the kernel, read in one piece.
+//! Reading of small kernel files in one call.
 //!
-//! They have no size to be asked for, and each read makes the kernel write again: a reader that begins small and
-//! grows asks eight times for what one answer holds.
+//! Files in /proc report no size, and each read makes the kernel generate text again. A growing buffer would need about
+//! eight reads, so this reader starts with a large one.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// More than most of them hold.
+/// More than most of these files hold.
 const USUAL: usize = 8192;
 
-/// The whole of a file in /proc or of a control group.
+/// Returns the whole text of a file in /proc or in a cgroup.
 pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<String> {
     let mut file = File::open(path)?;
     let (mut bytes, mut length) = (vec![0; USUAL], 0);
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_file_is_read_however_long() {
+    fn files_of_any_length_are_read_whole() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         for length in [0, 1, USUAL - 1, USUAL, USUAL + 1, 5 * USUAL] {

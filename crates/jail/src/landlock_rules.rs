@@ -1,7 +1,7 @@
-//! A second opinion on files, from a part of the kernel that knows nothing of mounts.
+//! Landlock rules: a second restriction of file access that does not depend on mounts.
 //!
-//! The private root already holds nothing else; Landlock keeps it so if a mount trick were found, denies
-//! every change of mounts, and confines signals and abstract sockets to the sandbox.
+//! The private root already contains nothing else. Landlock still holds if a mount trick were found. It also denies every
+//! change of mounts, and confines signals and abstract sockets to the sandbox.
 
 use std::io;
 
@@ -12,19 +12,19 @@ use landlock::{
 };
 
 use crate::plan::{JailPlan, WorkspacePlan};
-use crate::root::open_path;
+use crate::private_root::open_path;
 use crate::sys;
 
-/// Everything the rules name is in the first version; later versions add what they can.
+/// The rules need the first version of Landlock. Rights of later versions are added where the kernel has them.
 const NEEDED: ABI = ABI::V1;
 const WANTED: ABI = ABI::V6;
 
-/// The version of Landlock this kernel offers, if any.
+/// Returns the version of Landlock that this kernel offers; `None` without Landlock.
 pub fn landlock_version() -> Option<u32> {
     sys::landlock_version().ok().and_then(|version| u32::try_from(version).ok()).filter(|version| *version > 0)
 }
 
-/// Restricts this process and everything it starts to the places of `plan`.
+/// Restricts this process and everything it starts to the paths of `plan`.
 pub(crate) fn restrict(plan: &JailPlan) -> io::Result<()> {
     let all = AccessFs::from_all(WANTED);
     let read = AccessFs::from_read(WANTED);

@@ -1,54 +1,52 @@
-//! The Linux sandbox itself: namespaces, a private root, Landlock, seccomp, and the init inside.
+//! The jail: the built-in Linux sandbox, made of namespaces, a private root, Landlock, seccomp, cgroups and an init.
 //!
-//! A sandbox is made by following a recipe (`setup.rs`), one paragraph a kernel step, and any step that
-//! fails stops the start with its name: nothing is ever silently weaker. Works as root and without.
+//! A sandbox is made by a recipe (`setup.rs`) with one paragraph for each kernel step. A step that fails stops the start
+//! with the step's name, so a sandbox is never silently weaker. It works with and without root.
 //!
-//! Not here: which paths and limits a sandbox gets (`policy`), async, or anything about agents.
+//! Not here: which paths and limits a sandbox gets (`policy`), async code, or anything about agents.
 
-mod blank;
 mod bpf;
 mod cgroup;
 mod cgroup_watch;
 mod console;
+mod container_init;
+mod engine_namespaces;
 mod error;
 mod guard;
-mod guest;
 mod host_user;
-mod idle;
 mod init;
 mod jail;
 mod kernel_text;
 mod landlock_rules;
-mod layering;
-mod mark;
 mod mask;
+mod mount_layout;
+mod mount_sources;
+mod overlay;
 mod plan;
+mod prewarmed;
+mod private_root;
 mod probe;
-mod quarters;
-mod reaped;
+mod process_tag;
+mod reap;
 mod relay;
-mod root;
 mod seccomp;
 mod setup;
-mod source;
 mod spawner;
-mod stage;
 mod sys;
 mod verify;
 mod wire;
 
 pub use cgroup::{Cgroup, CgroupController, CgroupLimits, CgroupRoot, CgroupVersion, start_time};
 pub use cgroup_watch::CgroupWatch;
+pub use container_init::{ContainerKernel, InitSettings, InitSocket, serve_container_init};
+pub use engine_namespaces::EngineNamespaces;
 pub use error::{JailError, SetupStep};
-pub use guest::{GuestKernel, GuestOrder, GuestSocket, serve_guest};
 pub use host_user::HostUser;
-pub use idle::{give_back_what_the_start_needed, share_memory};
-pub use jail::{ExecEvent, GuestChannels, Jail, NewJail};
+pub use jail::{ExecEvent, Jail, NewJail, OwnKernelChannels};
 pub use landlock_rules::landlock_version;
+pub use mount_layout::{LayoutMount, MountLayout};
 pub use plan::{BindMount, ExecPlan, INSIDE_GID, INSIDE_UID, JailPlan, ProcessLimits, WorkspacePlan};
 pub use probe::{FeatureProbe, probe_kernel, probe_limits};
-pub use quarters::EngineNamespaces;
 pub use seccomp::filter_bytes;
-pub use setup::{leave_network, listen};
-pub use spawner::{Spawner, serve_spawner};
-pub use stage::{LayoutMount, MountLayout};
+pub use setup::{isolate_network, listen};
+pub use spawner::{Spawner, SpawnerMode, serve_spawner};

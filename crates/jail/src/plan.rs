@@ -1,50 +1,50 @@
-//! What a sandbox is made of, as plain data that travels to the spawner.
+//! The plan of a sandbox, as plain data that is sent to the spawner.
 //!
-//! A plan holds host paths and sizes, no rules: what may be in it is decided by `policy` before.
+//! A plan holds host paths and sizes, and no rules: `policy` decides what may be in it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The user inside; never host uid 0, whoever starts the sandbox.
+/// The user id inside. It is never mapped to host uid 0.
 pub const INSIDE_UID: u32 = 1000;
-/// The group inside.
+/// The group id inside.
 pub const INSIDE_GID: u32 = 1000;
 
 /// Everything the spawner needs to make one sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct JailPlan {
-    /// Name of the sandbox, for errors.
+    /// The id of the sandbox, for errors.
     pub id: String,
-    /// Host paths shown inside.
+    /// Host paths mounted inside.
     pub binds: Vec<BindMount>,
-    /// Symbolic links of the root: path inside, and what it says.
+    /// Symbolic links of the root: path inside and target.
     pub links: Vec<(PathBuf, PathBuf)>,
-    /// Small files of the root: path inside, and content.
+    /// Small files of the root: path inside and content.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// Whether names are asked for inside, on port 53.
-    pub names: bool,
-    /// What is at `/workspace`.
+    /// Whether a name server listens inside, on port 53.
+    pub dns: bool,
+    /// The workspace, mounted at `/workspace`.
     pub workspace: WorkspacePlan,
-    /// Bytes of everything that can be written: /tmp, home, shared memory and the workspace's layer together.
+    /// The most bytes that can be written to /tmp, home, shared memory and the workspace's layer together.
     pub disk_bytes: u64,
-    /// Number of files and directories of the same.
+    /// The most files and directories in the same.
     pub disk_inodes: u64,
-    /// Limits of each process.
+    /// The limits of each process.
     pub process: ProcessLimits,
-    /// Whether Landlock guards files beside the mounts; without it only where a policy accepts that by name.
+    /// Whether Landlock restricts file access in addition to the mounts. False only when the policy accepts it by name.
     pub landlock: bool,
 }
 
-/// Limits the kernel keeps for each process apart.
+/// Limits that the kernel enforces for each process separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLimits {
     /// Open files.
     pub nofile: u64,
-    /// Bytes of private memory; the weaker means where there is no memory cgroup.
+    /// Bytes of private memory; the weaker limit where there is no memory cgroup.
     pub data_bytes: Option<u64>,
-    /// Processes of the user inside; the weaker means where there is no pids cgroup.
+    /// Processes of the sandbox user; the weaker limit where there is no pids cgroup.
     pub processes: Option<u64>,
 }
 
@@ -54,49 +54,49 @@ impl Default for ProcessLimits {
     }
 }
 
-/// A host path shown inside.
+/// A host path mounted inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BindMount {
-    /// On the host; opened without following a symbolic link.
+    /// The path on the host; opened without following a symbolic link.
     pub source: PathBuf,
-    /// Inside.
+    /// The path inside.
     pub target: PathBuf,
-    /// Whether it can be written through.
+    /// Whether the mount is writable.
     pub writable: bool,
 }
 
-/// What is at `/workspace`.
+/// How `/workspace` is made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum WorkspacePlan {
-    /// An empty directory that ends with the sandbox.
+    /// An empty directory that is lost with the sandbox.
     Empty,
-    /// The directory under a writable layer; `masks` are paths in it that do not exist inside.
+    /// The directory under a writable layer.
     Overlay {
-        /// On the host.
+        /// The directory on the host.
         directory: PathBuf,
-        /// Relative to it.
+        /// Paths that do not exist inside, relative to the directory.
         masks: Vec<PathBuf>,
     },
-    /// The directory, unchangeable; `masks` as above.
+    /// The directory, read-only.
     ReadOnly {
-        /// On the host.
+        /// The directory on the host.
         directory: PathBuf,
-        /// Relative to it.
+        /// Paths that do not exist inside, relative to the directory.
         masks: Vec<PathBuf>,
     },
-    /// The directory itself: what is written there is written on the host.
+    /// The directory itself: writes go to the host.
     Bind {
-        /// On the host.
+        /// The directory on the host.
         directory: PathBuf,
-        /// Paths in it that are empty inside, relative to it.
+        /// Paths that are empty inside, relative to the directory.
         hidden: Vec<PathBuf>,
-        /// Paths in it that cannot be changed, relative to it.
-        kept: Vec<PathBuf>,
+        /// Paths that cannot be changed, relative to the directory.
+        protected: Vec<PathBuf>,
     },
 }
 
 impl WorkspacePlan {
-    /// The host directory, if there is one.
+    /// Returns the host directory, if there is one.
     pub fn directory(&self) -> Option<&PathBuf> {
         match self {
             Self::Empty => None,
@@ -107,19 +107,19 @@ impl WorkspacePlan {
     }
 }
 
-/// One command in a running sandbox. Its stdin, stdout and stderr go with it as descriptors.
+/// One command in a running sandbox. Its stdin, stdout and stderr are sent with it as descriptors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ExecPlan {
-    /// Pairs answers with requests.
+    /// The number of the command, which events refer to.
     pub exec: u64,
-    /// Program and arguments.
+    /// The program and its arguments.
     pub argv: Vec<String>,
     /// The whole environment.
     pub env: BTreeMap<String, String>,
-    /// Working directory inside.
+    /// The working directory inside.
     pub workdir: String,
-    /// Whether stdin is a terminal that becomes the controlling one.
+    /// Whether stdin is a terminal, which becomes the controlling terminal.
     pub terminal: bool,
-    /// Rows and columns of a terminal that is to be made inside; its other end are the pipes that go with this.
+    /// Rows and columns of a terminal that init makes inside and connects to the pipes that are sent with this plan.
     pub window: Option<(u16, u16)>,
 }

@@ -1,7 +1,7 @@
-//! What this kernel lets this user do, tried one feature at a time.
+//! Probes of kernel features: tries each feature that a sandbox needs, one at a time.
 //!
-//! Each is tried in a process of its own that ends at once, so nothing is left behind and one that fails
-//! says nothing of the others. A sandbox needs them all; here they are told apart.
+//! Each probe runs in its own process, which ends at once. So a probe leaves nothing behind, and its failure does not
+//! affect the others.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,22 +12,22 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use crate::cgroup::{Cgroup, CgroupController, CgroupLimits, CgroupRoot};
 use crate::host_user::HostUser;
-use crate::root;
+use crate::mount_sources::clone_tree;
+use crate::private_root;
 use crate::seccomp::Filters;
 use crate::setup;
-use crate::source::clone_tree;
-use crate::sys::{self, Side, attr};
+use crate::sys::{self, CloneSide, attr};
 
-/// One feature that was tried.
+/// The result of probing one feature.
 #[derive(Debug)]
 pub struct FeatureProbe {
-    /// What it is, in a word or two.
+    /// The name of the feature.
     pub name: &'static str,
-    /// What it was found to be, or what the kernel said.
+    /// A description of what was found, or the error of the kernel.
     pub outcome: io::Result<String>,
 }
 
-/// Tries every kernel feature a sandbox is made of. This process must have one thread.
+/// Probes every kernel feature that a sandbox needs. This process must have one thread.
 pub fn probe_kernel() -> Vec<FeatureProbe> {
     let user = libc::CLONE_NEWUSER;
     let namespaces = [
@@ -52,9 +52,9 @@ pub fn probe_kernel() -> Vec<FeatureProbe> {
     probes
 }
 
-/// Makes a group, sets each limit, reads it back, and has a process join.
+/// Probes the cgroup limits: makes a group, sets each limit, reads it back, and lets a process join.
 pub fn probe_limits() -> Vec<FeatureProbe> {
-    let limiter = CgroupRoot::probe();
+    let root = CgroupRoot::probe();
     let limits = [
         (
             "memory limit",
@@ -65,11 +65,11 @@ pub fn probe_limits() -> Vec<FeatureProbe> {
         ("cpu limit", CgroupController::Cpu, CgroupLimits { cpu_millis: Some(500), ..CgroupLimits::default() }),
     ];
     let attempt = |controller, limits: &CgroupLimits| {
-        let limiter = limiter.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
-        let Some(hierarchy) = limiter.hierarchy(controller) else {
+        let root = root.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
+        let Some(hierarchy) = root.hierarchy(controller) else {
             return Err(io::Error::other("no cgroup this user may use"));
         };
-        let group = limiter.create(limits)?;
+        let group = root.create(limits)?;
         group.read_back(controller, limits)?;
         join(&group)?;
         Ok(format!("{hierarchy}, set, read back and joined"))
@@ -77,20 +77,20 @@ pub fn probe_limits() -> Vec<FeatureProbe> {
     limits.map(|(name, controller, limits)| FeatureProbe { name, outcome: attempt(controller, &limits) }).into()
 }
 
-/// An overlay with a writable layer on a tmpfs, as the workspace has one.
+/// Mounts an overlay with a writable layer on a tmpfs, as for a workspace, and writes to it.
 fn overlay() -> io::Result<String> {
     in_child(libc::CLONE_NEWUSER | libc::CLONE_NEWNS, || {
-        let privileged = HostUser::of_our_sandboxes().is_somebody_else();
+        let privileged = HostUser::for_sandboxes().differs_from_caller();
         setup::become_inside_user(privileged).map_err(|failure| io::Error::from_raw_os_error(failure.errno))?;
-        root::part_from_host()?;
-        let space = root::tmpfs(1 << 20, 64, 0o700)?;
-        root::attach(&space, rustix::fs::CWD, "/tmp")?;
+        private_root::make_mounts_private()?;
+        let space = private_root::tmpfs(1 << 20, 64, 0o700)?;
+        private_root::attach(&space, rustix::fs::CWD, "/tmp")?;
         for name in ["lower", "upper", "work"] {
             mkdirat(&space, name, Mode::from_raw_mode(0o755))?;
         }
         let options = [("lowerdir", "/tmp/lower"), ("upperdir", "/tmp/upper"), ("workdir", "/tmp/work")];
-        let merged = root::new_fs("overlay", &["userxattr"], &options)?;
-        root::attach(&merged, &space, "lower")?;
+        let merged = private_root::new_fs("overlay", &["userxattr"], &options)?;
+        private_root::attach(&merged, &space, "lower")?;
         let file =
             rustix::fs::openat(&space, "lower/new", OFlags::CREATE | OFlags::WRONLY, Mode::from_raw_mode(0o600))?;
         drop(file);
@@ -100,22 +100,21 @@ fn overlay() -> io::Result<String> {
     .map(|()| "mounted without root, and written through".to_owned())
 }
 
-/// Showing a directory's owner as the user inside; anybody but root is that owner already.
+/// Mounts a directory so that its owner appears as the sandbox user. Only root needs this: any other user is that owner.
 fn idmap() -> io::Result<String> {
-    if !HostUser::of_our_sandboxes().is_somebody_else() {
-        return Ok("not needed: files are the caller's own".to_owned());
+    if !HostUser::for_sandboxes().differs_from_caller() {
+        return Ok("not needed: files belong to the caller".to_owned());
     }
-    let (ready, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (wait, hold) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     match sys::clone_process(libc::CLONE_NEWUSER.cast_unsigned().into(), None)? {
-        Side::Child => {
-            drop((hold, ready, tell));
+        CloneSide::Child => {
+            drop(hold);
             let _ = rustix::io::read(&wait, &mut [0; 1]);
             sys::exit_now(0)
         }
-        Side::Parent { pidfd, pid } => {
+        CloneSide::Parent { pidfd, pid } => {
             let mapped =
-                HostUser::of_our_sandboxes().map(pid).map_err(|failure| io::Error::from_raw_os_error(failure.errno));
+                HostUser::for_sandboxes().map(pid).map_err(|failure| io::Error::from_raw_os_error(failure.errno));
             let attempt = mapped.and_then(|()| {
                 let path = format!("/proc/{}/ns/user", pid.as_raw_nonzero());
                 let owners = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -123,17 +122,17 @@ fn idmap() -> io::Result<String> {
                 sys::mount_setattr(tree.as_fd(), attr::IDMAP, false, Some(owners.as_fd()))
             });
             drop(hold);
-            waited(&pidfd)?;
-            attempt.map(|()| "a directory's owner is shown as the user inside".to_owned())
+            wait_for(&pidfd)?;
+            attempt.map(|()| "a directory's owner is shown as the sandbox user".to_owned())
         }
     }
 }
 
-/// The filter itself, and that it answers.
+/// Installs the filter and makes a call that it must refuse.
 fn seccomp() -> io::Result<String> {
     in_child(0, || {
         rustix::thread::set_no_new_privs(true)?;
-        Filters::compile(crate::mark::Mark::OfTheHost).install()?;
+        Filters::compile(crate::process_tag::ProcessTag::RealtimeLimit).install()?;
         match rustix::fs::openat2(
             rustix::fs::CWD,
             Path::new("/"),
@@ -142,54 +141,54 @@ fn seccomp() -> io::Result<String> {
             rustix::fs::ResolveFlags::empty(),
         ) {
             Err(rustix::io::Errno::NOSYS) => Ok(()),
-            _ => Err(io::Error::other("a filtered call went through")),
+            _ => Err(io::Error::other("a filtered system call was not refused")),
         }
     })
-    .map(|()| "installed, and it answers".to_owned())
+    .map(|()| "installed, and refuses a filtered call".to_owned())
 }
 
-/// Whether a process can be in `group`.
+/// Lets a process join `group`.
 fn join(group: &Cgroup) -> io::Result<()> {
-    let entrance = group.entrance()?;
-    let into = entrance.v2.as_ref().map(AsFd::as_fd);
+    let handles = group.open_handles()?;
+    let into = handles.v2.as_ref().map(AsFd::as_fd);
     match sys::clone_process(0, into)? {
-        Side::Child => {
-            let joined = entrance.tasks.iter().try_for_each(|tasks| rustix::io::write(tasks, b"0").map(drop));
+        CloneSide::Child => {
+            let joined = handles.tasks.iter().try_for_each(|tasks| rustix::io::write(tasks, b"0").map(drop));
             sys::exit_now(joined.map_or_else(rustix::io::Errno::raw_os_error, |()| 0))
         }
-        Side::Parent { pidfd, .. } => waited(&pidfd),
+        CloneSide::Parent { pidfd, .. } => wait_for(&pidfd),
     }
 }
 
-/// Runs `body` as the user inside, in a process with new `namespaces`.
+/// Runs `body` in a new process with new `namespaces`; returns its error.
 fn in_child(namespaces: i32, body: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-    let (go, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (go, go_sender) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     match sys::clone_process(namespaces.cast_unsigned().into(), None)? {
-        Side::Child => {
-            drop(tell);
-            let told = std::fs::File::from(go).read_exact(&mut [0]);
-            let outcome = told.and_then(|()| body());
+        CloneSide::Child => {
+            drop(go_sender);
+            let mapped = std::fs::File::from(go).read_exact(&mut [0]);
+            let outcome = mapped.and_then(|()| body());
             sys::exit_now(outcome.map_or_else(|error| error.raw_os_error().unwrap_or(libc::EIO), |()| 0))
         }
-        Side::Parent { pidfd, pid } => {
+        CloneSide::Parent { pidfd, pid } => {
             let mapped =
-                if namespaces & libc::CLONE_NEWUSER == 0 { Ok(()) } else { HostUser::of_our_sandboxes().map(pid) };
+                if namespaces & libc::CLONE_NEWUSER == 0 { Ok(()) } else { HostUser::for_sandboxes().map(pid) };
             if mapped.is_ok() {
-                rustix::io::write(&tell, b"g")?;
+                rustix::io::write(&go_sender, b"g")?;
             }
-            drop(tell);
-            let ended = waited(&pidfd);
+            drop(go_sender);
+            let ended = wait_for(&pidfd);
             mapped.map_err(|failure| io::Error::from_raw_os_error(failure.errno)).and(ended)
         }
     }
 }
 
-/// Waits for a child; its exit code is an error number.
-fn waited(pidfd: &OwnedFd) -> io::Result<()> {
+/// Waits for a child, whose exit code is an error number or zero.
+fn wait_for(pidfd: &OwnedFd) -> io::Result<()> {
     let status = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED)?;
     match status.and_then(|status| status.exit_status()) {
         Some(0) => Ok(()),
         Some(errno) => Err(io::Error::from_raw_os_error(errno)),
-        None => Err(io::Error::other("the attempt was killed")),
+        None => Err(io::Error::other("the probe was killed")),
     }
 }

@@ -1,7 +1,7 @@
-//! Loopback inside, a socket of the host outside: for a sandbox whose own kernel lets no descriptor out.
+//! The relay of a container that has its own kernel: from loopback ports inside to sockets of the host.
 //!
-//! What connects to a port inside is carried, byte for byte, to the one socket that is mounted for it; whose session
-//! it is, that socket says. Nothing is read, kept or decided here.
+//! A listener cannot be passed out of such a container. So each connection to a port inside is copied, byte for byte, to
+//! the socket that is mounted for that port. The relay does not interpret the bytes.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -11,43 +11,43 @@ use std::sync::Arc;
 
 use base::{EGRESS_PORT, MODEL_PORT};
 
-use crate::guest::GuestSocket;
+use crate::container_init::InitSocket;
 use crate::setup::listen;
 
-/// Enough for a copy; there are two such threads a connection.
+/// The stack of a thread that copies bytes. Each connection has two such threads.
 const STACK: usize = 64 * 1024;
 
-/// Listens on both ports and carries from then on. `door` is the directory of the sockets.
-pub(crate) fn start(door: &Path) -> io::Result<()> {
-    for (port, name) in [(MODEL_PORT, GuestSocket::MODELS), (EGRESS_PORT, GuestSocket::EGRESS)] {
+/// Starts to relay both ports. `directory` holds the sockets.
+pub(crate) fn start(directory: &Path) -> io::Result<()> {
+    for (port, name) in [(MODEL_PORT, InitSocket::MODELS), (EGRESS_PORT, InitSocket::EGRESS)] {
         let listener = listen(port)?;
-        let socket: Arc<PathBuf> = Arc::new(door.join(name));
+        let socket: Arc<PathBuf> = Arc::new(directory.join(name));
         spawn(move || {
-            for near in listener.incoming().flatten() {
+            for inside in listener.incoming().flatten() {
                 let socket = Arc::clone(&socket);
-                // Without a thread for it the connection closes, as it would where nobody listens.
-                let _ = spawn(move || drop(carry(&near, &socket)));
+                // When no thread can be started, the connection is closed.
+                let _ = spawn(move || drop(relay(&inside, &socket)));
             }
         })?;
     }
     Ok(())
 }
 
-fn carry(near: &TcpStream, socket: &Path) -> io::Result<()> {
-    // Without it the small parts of a stream wait for each other, 40 ms each.
-    near.set_nodelay(true)?;
-    let far = UnixStream::connect(socket)?;
-    let (mut sent_near, mut sent_far) = (near.try_clone()?, far.try_clone()?);
+fn relay(inside: &TcpStream, socket: &Path) -> io::Result<()> {
+    // Without nodelay, small writes of a stream wait 40 ms for each other.
+    inside.set_nodelay(true)?;
+    let outside = UnixStream::connect(socket)?;
+    let (mut from_inside, mut to_outside) = (inside.try_clone()?, outside.try_clone()?);
     spawn(move || {
-        let _ = io::copy(&mut sent_near, &mut sent_far);
-        let _ = sent_far.shutdown(Shutdown::Write);
+        let _ = io::copy(&mut from_inside, &mut to_outside);
+        let _ = to_outside.shutdown(Shutdown::Write);
     })?;
-    let (mut far, mut near) = (&far, near);
-    let _ = io::copy(&mut far, &mut near);
-    near.shutdown(Shutdown::Write)
+    let (mut outside, mut inside) = (&outside, inside);
+    let _ = io::copy(&mut outside, &mut inside);
+    inside.shutdown(Shutdown::Write)
 }
 
-/// A thread with a small stack.
+/// Starts a thread with a small stack.
 pub(crate) fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().stack_size(STACK).spawn(work).map(drop)
 }

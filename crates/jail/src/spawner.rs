@@ -1,8 +1,9 @@
-//! The one process that clones: small, single-threaded, and alone with the power to make sandboxes.
+//! The spawner: the only code that clones sandbox processes.
 //!
-//! The host has many threads, so it must never fork into a sandbox itself. It starts the spawner first and
-//! asks it. When the host is gone the spawner's socket closes, it exits, and every sandbox dies with it.
-//! A host that runs one command does without the process between, and clones before it has a thread.
+//! A host with threads must never fork into a sandbox, because a clone copies locks that other threads hold. Such a host
+//! forks the spawner first, as a small single-threaded process, and sends it requests. When the host ends, the spawner's
+//! socket closes, the spawner exits, and every sandbox ends with it. A host that runs one command needs no such process:
+//! it clones its sandbox itself, before it starts a thread.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,150 +17,164 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::blank::{Blank, write_proc};
-use crate::error::{During, Failure, JailError, SetupStep};
+use crate::engine_namespaces::EngineNamespaces;
+use crate::error::{During, JailError, SetupFailure, SetupStep};
 use crate::host_user::HostUser;
-use crate::init::Stay;
-use crate::mark::Mark;
+use crate::init::InitLifetime;
+use crate::mount_layout::{self, LayoutMount};
+use crate::mount_sources::{IdMaps, MountSources};
 use crate::plan::JailPlan;
-use crate::quarters::EngineNamespaces;
+use crate::prewarmed::{PrewarmedSandbox, write_proc};
+use crate::process_tag::ProcessTag;
 use crate::seccomp::Filters;
 use crate::setup;
-use crate::source::{IdMaps, Sources};
-use crate::stage::{self, LayoutMount};
-use crate::sys::{self, Disposition, Side};
+use crate::sys::{self, CloneSide, SignalDisposition};
 use crate::wire;
 
-/// How long nobody must have asked for a sandbox before one is made ahead.
-const SPARE_AFTER: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
+/// How long the spawner must have been idle before it prewarms the next sandbox.
+const PREWARM_AFTER: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
 
-/// One sandbox to be made. Its control socket goes with it, then the descriptors of its cgroups.
+/// A request to make one sandbox. Its control socket is sent with it, then the descriptors of its cgroups.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CloneRequest {
-    /// What it is made of.
+    /// The plan of the sandbox.
     pub(crate) plan: JailPlan,
-    /// How many `tasks` files of v1 cgroups follow.
+    /// The number of `tasks` files of v1 cgroups that follow.
     pub(crate) tasks: usize,
     /// Whether the directory of a v2 cgroup follows them.
     pub(crate) v2: bool,
 }
 
-/// What the host asks.
+/// A request of the host to the spawner.
 #[derive(Debug, Serialize, Deserialize)]
-enum Request {
-    /// One sandbox.
+enum SpawnerRequest {
+    /// Make one sandbox.
     Clone(Box<CloneRequest>),
-    /// A plan laid out in the host's tree, or in that of an engine whose two namespaces follow.
-    Stage { place: PathBuf, plan: Box<JailPlan>, apart: bool },
+    /// Lay a plan out below `directory`: in the host's mounts, or in those of an engine whose two namespaces follow.
+    LayOut { directory: PathBuf, plan: Box<JailPlan>, in_engine: bool },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
-    /// The new process runs; its pidfd goes with it.
+enum SpawnerReply {
+    /// The new process runs; its pidfd is sent with this.
     Cloned { pid: i32 },
-    /// It is laid out; the layer that holds changes goes with it, where there is one.
-    Staged { mounts: Vec<LayoutMount> },
-    /// It could not be cloned, or not be laid out.
-    Failed(Failure),
+    /// The plan is laid out; the layer that holds changes is sent with this, if there is one.
+    LaidOut { mounts: Vec<LayoutMount> },
+    /// The sandbox could not be cloned, or the plan not be laid out.
+    Failed(SetupFailure),
 }
 
 /// The host's handle to the spawner. Dropping it ends every sandbox made through it.
 #[derive(Debug)]
 pub struct Spawner {
-    place: Place,
+    connection: SpawnerConnection,
 }
 
-/// Where sandboxes are made.
+/// How the handle reaches the code that clones.
 #[derive(Debug)]
-enum Place {
-    /// In a process of its own, for a host with threads.
-    Apart(Mutex<OwnedFd>),
-    /// In the host, which makes one before it has threads.
-    Here(Mutex<Workshop>),
+enum SpawnerConnection {
+    /// Over a socket to the spawner process.
+    Socket(Mutex<OwnedFd>),
+    /// By direct calls in this process.
+    InProcess(Mutex<SpawnerState>),
+}
+
+/// Where a spawner runs. Chosen by the constructor of [`Spawner`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpawnerMode {
+    /// In its own process: the host may have threads.
+    SeparateProcess,
+    /// In the host's process, which must have one thread until its sandbox is made.
+    HostProcess,
 }
 
 impl Spawner {
     /// Forks the spawner from this process, which must have one thread: first thing in `main`.
     pub fn fork() -> Result<Self, JailError> {
         has_one_thread()?;
-        let (ours, theirs) = wire::pair().map_err(|error| JailError::Spawner("connect", error))?;
+        let (ours, theirs) = wire::socket_pair().map_err(|error| JailError::Spawner("connect", error))?;
         match sys::clone_process(0, None).map_err(|error| JailError::Spawner("fork", error))? {
-            Side::Child => {
+            CloneSide::Child => {
                 drop(ours);
                 sys::exit_now(serve(&theirs))
             }
-            Side::Parent { .. } => Ok(Self { place: Place::Apart(Mutex::new(ours)) }),
+            CloneSide::Parent { .. } => Ok(Self { connection: SpawnerConnection::Socket(Mutex::new(ours)) }),
         }
     }
 
-    /// For a program that runs one command in one sandbox and ends: begins to make it here and now, with no
-    /// process between. The sandbox ends by itself when its command has ended and left nothing running.
+    /// Returns a spawner that works in this process, for a program that runs one command in one sandbox. It starts to
+    /// make the sandbox at once. The sandbox ends by itself when its command and all processes of it have ended.
     ///
-    /// This process must have one thread, which is looked at when it clones.
+    /// This process must have one thread; cloning fails otherwise.
     pub fn for_one_command() -> Result<Self, JailError> {
-        let mut workshop = Workshop::open(Stay::OneCommand).map_err(|error| JailError::Spawner("prepare", error))?;
-        workshop.make_spare();
-        Ok(Self { place: Place::Here(Mutex::new(workshop)) })
+        let state = SpawnerState::open(InitLifetime::OneCommand);
+        let mut state = state.map_err(|error| JailError::Spawner("prepare", error))?;
+        state.prewarm();
+        Ok(Self { connection: SpawnerConnection::InProcess(Mutex::new(state)) })
     }
 
-    /// Whether it works in this process, which must then have one thread until the sandbox is made.
-    pub fn is_here(&self) -> bool {
-        matches!(self.place, Place::Here(_))
+    /// Returns where this spawner runs.
+    pub fn mode(&self) -> SpawnerMode {
+        match self.connection {
+            SpawnerConnection::Socket(_) => SpawnerMode::SeparateProcess,
+            SpawnerConnection::InProcess(_) => SpawnerMode::HostProcess,
+        }
     }
 
-    /// Starts `program` with `arguments` as the spawner; it must call [`serve_spawner`] at once.
+    /// Starts `program` with `arguments` as the spawner; the program must call [`serve_spawner`] at once.
     pub fn exec(program: &Path, arguments: &[&str]) -> Result<Self, JailError> {
-        let (ours, theirs) = wire::pair().map_err(|error| JailError::Spawner("connect", error))?;
+        let (ours, theirs) = wire::socket_pair().map_err(|error| JailError::Spawner("connect", error))?;
         let mut command = std::process::Command::new(program);
-        // Its stdin is the socket: the one descriptor that every program start passes on.
+        // The socket is passed as stdin, a descriptor that every program inherits.
         command.args(arguments).stdin(theirs).process_group(0);
         command.spawn().map_err(|error| JailError::Spawner("start", error))?;
-        Ok(Self { place: Place::Apart(Mutex::new(ours)) })
+        Ok(Self { connection: SpawnerConnection::Socket(Mutex::new(ours)) })
     }
 
-    /// Asks for one clone; returns its pidfd and number.
+    /// Clones one sandbox process; returns its pidfd and process id.
     pub(crate) fn clone_one(&self, request: CloneRequest, fds: Vec<OwnedFd>) -> Result<(OwnedFd, i32), JailError> {
-        match self.ask(Request::Clone(Box::new(request)), fds)? {
-            (Answer::Cloned { pid }, Some(pidfd)) => Ok((pidfd, pid)),
-            _ => Err(JailError::Spawner("hear", io::ErrorKind::UnexpectedEof.into())),
+        match self.call(SpawnerRequest::Clone(Box::new(request)), fds)? {
+            (SpawnerReply::Cloned { pid }, Some(pidfd)) => Ok((pidfd, pid)),
+            _ => Err(JailError::Spawner("read from", io::ErrorKind::UnexpectedEof.into())),
         }
     }
 
-    /// Asks for a plan to be laid out; returns what is to be mounted, and the layer that holds changes.
-    pub(crate) fn stage(
+    /// Lays a plan out below `directory`; returns the paths to mount, and the layer that holds changes.
+    pub(crate) fn lay_out(
         &self,
-        place: &Path,
+        directory: &Path,
         plan: &JailPlan,
-        quarters: Option<&EngineNamespaces>,
+        engine: Option<&EngineNamespaces>,
     ) -> Result<(Vec<LayoutMount>, Option<OwnedFd>), JailError> {
-        let fds =
-            quarters.map(EngineNamespaces::duplicates).transpose().map_err(|error| JailError::Spawner("ask", error))?;
-        let (plan, apart) = (Box::new(plan.clone()), fds.is_some());
-        match self.ask(Request::Stage { place: place.to_owned(), plan, apart }, fds.unwrap_or_default())? {
-            (Answer::Staged { mounts }, upper) => Ok((mounts, upper)),
-            _ => Err(JailError::Spawner("hear", io::ErrorKind::UnexpectedEof.into())),
+        let fds = engine.map(EngineNamespaces::duplicates).transpose();
+        let fds = fds.map_err(|error| JailError::Spawner("write to", error))?;
+        let (plan, in_engine) = (Box::new(plan.clone()), fds.is_some());
+        let request = SpawnerRequest::LayOut { directory: directory.to_owned(), plan, in_engine };
+        match self.call(request, fds.unwrap_or_default())? {
+            (SpawnerReply::LaidOut { mounts }, upper) => Ok((mounts, upper)),
+            _ => Err(JailError::Spawner("read from", io::ErrorKind::UnexpectedEof.into())),
         }
     }
 
-    fn ask(&self, request: Request, fds: Vec<OwnedFd>) -> Result<(Answer, Option<OwnedFd>), JailError> {
-        let socket = match &self.place {
-            Place::Apart(socket) => lock(&socket),
-            Place::Here(workshop) => {
-                let mut workshop = lock(&workshop);
-                return Ok(workshop.answer(request, fds)?);
+    fn call(&self, request: SpawnerRequest, fds: Vec<OwnedFd>) -> Result<(SpawnerReply, Option<OwnedFd>), JailError> {
+        let socket = match &self.connection {
+            SpawnerConnection::Socket(socket) => lock(socket),
+            SpawnerConnection::InProcess(state) => {
+                let mut state = lock(state);
+                return Ok(state.handle(request, fds)?);
             }
         };
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        wire::send(&*socket, &request, &fds).map_err(|error| JailError::Spawner("ask", error))?;
-        match wire::receive(&*socket).map_err(|error| JailError::Spawner("hear", error))? {
-            Some((Answer::Failed(failure), _)) => Err(failure.into()),
+        wire::send(&*socket, &request, &fds).map_err(|error| JailError::Spawner("write to", error))?;
+        match wire::receive(&*socket).map_err(|error| JailError::Spawner("read from", error))? {
+            Some((SpawnerReply::Failed(failure), _)) => Err(failure.into()),
             Some((answer, mut fds)) => Ok((answer, fds.pop())),
-            None => Err(JailError::Spawner("hear", io::ErrorKind::UnexpectedEof.into())),
+            None => Err(JailError::Spawner("read from", io::ErrorKind::UnexpectedEof.into())),
         }
     }
 }
 
-/// Who clones with other threads beside it copies their locks, held or not.
+/// Fails when this process has several threads: a clone would copy their locks, held or not.
 fn has_one_thread() -> Result<(), JailError> {
     let threads = std::fs::read_dir("/proc/self/task").map_err(|error| JailError::Spawner("fork", error))?.count();
     match threads {
@@ -168,8 +183,8 @@ fn has_one_thread() -> Result<(), JailError> {
     }
 }
 
-/// What a program started by [`Spawner::exec`] does: serves its stdin until it closes, then returns an
-/// exit code.
+/// Serves the spawner's socket, which is stdin, until it closes. Returns the exit code. Called by programs that
+/// [`Spawner::exec`] starts.
 pub fn serve_spawner() -> i32 {
     match sys::adopt(0).and_then(|stdin| stdin.try_clone()) {
         Ok(socket) => serve(&socket),
@@ -178,35 +193,35 @@ pub fn serve_spawner() -> i32 {
 }
 
 fn serve(socket: &OwnedFd) -> i32 {
-    // Ended sandboxes are reaped by the kernel; the host watches them by pidfd.
-    sys::set_signal(libc::SIGCHLD, Disposition::Ignore);
-    // Ctrl-C is for the host, which ends us by closing the socket when it is done.
+    // The kernel reaps ended sandboxes; the host watches them by pidfd.
+    sys::set_signal(libc::SIGCHLD, SignalDisposition::Ignore);
+    // Signals such as Ctrl-C are for the host, which closes the socket when it is done.
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
-        sys::set_signal(signal, Disposition::Ignore);
+        sys::set_signal(signal, SignalDisposition::Ignore);
     }
     let _ = rustix::process::set_parent_process_death_signal(None);
-    // Every sandbox's init is a copy of this process: what it was started with and what the host has open
-    // would be there to find, in /proc/1/cmdline and by a working directory of /proc/self/fd/N.
-    if sys::forget_arguments().is_err() || sys::close_all_but(socket.as_fd()).is_err() {
+    // Every sandbox's init is a copy of this process. Without these steps a sandbox could read the host's arguments in
+    // /proc/1/cmdline, and reach the host's open files through a working directory of /proc/self/fd/N.
+    if sys::erase_arguments().is_err() || sys::close_all_but(socket.as_fd()).is_err() {
         return 1;
     }
     if setup::silence_standard_streams().is_err() {
         return 1;
     }
-    let Ok(mut workshop) = Workshop::open(Stay::UntilLetGo) else { return 1 };
-    workshop.make_spare();
+    let Ok(mut state) = SpawnerState::open(InitLifetime::UntilDisconnected) else { return 1 };
+    state.prewarm();
     loop {
-        // The next one is made when the last is out of the way.
-        let mut asked = [PollFd::new(socket, PollFlags::IN)];
-        if matches!(poll(&mut asked, Some(&SPARE_AFTER)), Ok(0)) {
-            workshop.make_spare();
+        // Prewarming waits for an idle moment, so that it does not delay the sandbox just made.
+        let mut requests = [PollFd::new(socket, PollFlags::IN)];
+        if matches!(poll(&mut requests, Some(&PREWARM_AFTER)), Ok(0)) {
+            state.prewarm();
         }
-        match wire::receive::<Request>(socket) {
+        match wire::receive::<SpawnerRequest>(socket) {
             Ok(Some((request, fds))) => {
-                let (answer, fd) = workshop.answer(request, fds).unwrap_or_else(|error| (Answer::Failed(error), None));
+                let (reply, fd) =
+                    state.handle(request, fds).unwrap_or_else(|error| (SpawnerReply::Failed(error), None));
                 let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
-                let answered = wire::send(socket, &answer, &fds);
-                if answered.is_err() {
+                if wire::send(socket, &reply, &fds).is_err() {
                     return 1;
                 }
             }
@@ -216,51 +231,63 @@ fn serve(socket: &OwnedFd) -> i32 {
     }
 }
 
-/// What the spawner keeps between sandboxes.
+/// The state that the spawner keeps between sandboxes.
 #[derive(Debug)]
-struct Workshop {
-    /// How long its sandboxes stay.
-    stay: Stay,
+struct SpawnerState {
+    /// How long its sandboxes live.
+    lifetime: InitLifetime,
     filters: Filters,
     ids: HostUser,
     owners: OwnerMaps,
-    /// The next sandbox, made while nobody waited for it.
-    spare: Option<Blank>,
-    /// The host's mounts: a spare has a copy of them as they were.
+    /// The next sandbox, made before it is requested.
+    prewarmed: Option<PrewarmedSandbox>,
+    /// The host's mount table. The prewarmed sandbox has a copy of the mounts from when it was made.
     mounts: OwnedFd,
 }
 
-impl Workshop {
-    fn open(stay: Stay) -> io::Result<Self> {
-        let ids = HostUser::of_our_sandboxes();
+impl SpawnerState {
+    fn open(lifetime: InitLifetime) -> io::Result<Self> {
+        let ids = HostUser::for_sandboxes();
         let mounts = rustix::fs::open("/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let owners = OwnerMaps { ids, known: HashMap::new() };
-        Ok(Self { stay, filters: Filters::compile(Mark::OfTheHost), ids, owners, spare: None, mounts })
+        Ok(Self {
+            lifetime,
+            filters: Filters::compile(ProcessTag::RealtimeLimit),
+            ids,
+            owners,
+            prewarmed: None,
+            mounts,
+        })
     }
 
-    fn answer(&mut self, request: Request, fds: Vec<OwnedFd>) -> Result<(Answer, Option<OwnedFd>), Failure> {
+    fn handle(
+        &mut self,
+        request: SpawnerRequest,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(SpawnerReply, Option<OwnedFd>), SetupFailure> {
         match request {
-            Request::Clone(request) => {
+            SpawnerRequest::Clone(request) => {
                 let (pidfd, pid) = self.make(&request, fds)?;
-                Ok((Answer::Cloned { pid }, Some(pidfd)))
+                Ok((SpawnerReply::Cloned { pid }, Some(pidfd)))
             }
-            Request::Stage { place, plan, apart: false } => {
-                let (mounts, upper) = stage::lay_out(&place, &plan, self.ids, Some(&mut self.owners))?;
-                Ok((Answer::Staged { mounts }, upper))
+            SpawnerRequest::LayOut { directory, plan, in_engine: false } => {
+                let (mounts, upper) = mount_layout::lay_out(&directory, &plan, self.ids, Some(&mut self.owners))?;
+                Ok((SpawnerReply::LaidOut { mounts }, upper))
             }
-            Request::Stage { place, plan, apart: true } => {
-                let quarters = EngineNamespaces::received(fds).ok_or(rustix::io::Errno::INVAL);
-                let (mounts, upper) = quarters.during(SetupStep::EnterEngine, "descriptors")?.lay_out(&place, &plan)?;
-                Ok((Answer::Staged { mounts }, upper))
+            SpawnerRequest::LayOut { directory, plan, in_engine: true } => {
+                let engine = EngineNamespaces::received(fds).ok_or(rustix::io::Errno::INVAL);
+                let engine = engine.during(SetupStep::EnterEngine, "descriptors")?;
+                let (mounts, upper) = engine.lay_out(&directory, &plan)?;
+                Ok((SpawnerReply::LaidOut { mounts }, upper))
             }
         }
     }
 
-    /// Makes one sandbox: of the spare, when there is one and it will do.
-    fn make(&mut self, request: &CloneRequest, mut fds: Vec<OwnedFd>) -> Result<(OwnedFd, i32), Failure> {
+    /// Makes one sandbox, from the prewarmed one if that can be used.
+    fn make(&mut self, request: &CloneRequest, mut fds: Vec<OwnedFd>) -> Result<(OwnedFd, i32), SetupFailure> {
         let plan = &request.plan;
         if fds.len() != 1 + request.tasks + usize::from(request.v2) {
-            return Err(Failure {
+            return Err(SetupFailure {
                 step: SetupStep::CloneNamespaces,
                 subject: "descriptors".into(),
                 errno: libc::EINVAL,
@@ -268,41 +295,45 @@ impl Workshop {
         }
         let control = fds.remove(0);
         let into = if request.v2 { fds.pop() } else { None };
-        let sources = if self.ids.privileged { Some(Sources::open(plan, Some(&mut self.owners))?) } else { None };
+        let sources = if self.ids.privileged { Some(MountSources::open(plan, Some(&mut self.owners))?) } else { None };
         let outdated = self.mounts_have_changed();
-        let blank = match self.spare.take() {
-            // A v2 group is joined at birth.
-            Some(spare) if into.is_none() && !outdated => spare,
-            _ => self.blank(into.as_ref().map(AsFd::as_fd))?,
+        let sandbox = match self.prewarmed.take() {
+            // A process joins its v2 cgroup when it is cloned, so a prewarmed one is too late for that.
+            Some(prewarmed) if into.is_none() && !outdated => prewarmed,
+            _ => self.clone_sandbox(into.as_ref().map(AsFd::as_fd))?,
         };
-        blank.furnish(plan, &control, &fds, sources.as_ref())
+        sandbox.send_plan(plan, &control, &fds, sources.as_ref())
     }
 
-    fn blank(&self, into: Option<BorrowedFd<'_>>) -> Result<Blank, Failure> {
-        let Self { stay, ids, filters, .. } = self;
-        if *stay == Stay::OneCommand && has_one_thread().is_err() {
-            return Err(Failure { step: SetupStep::CloneNamespaces, subject: "threads".into(), errno: libc::EAGAIN });
+    fn clone_sandbox(&self, into: Option<BorrowedFd<'_>>) -> Result<PrewarmedSandbox, SetupFailure> {
+        let Self { lifetime, ids, filters, .. } = self;
+        if *lifetime == InitLifetime::OneCommand && has_one_thread().is_err() {
+            return Err(SetupFailure {
+                step: SetupStep::CloneNamespaces,
+                subject: "threads".into(),
+                errno: libc::EAGAIN,
+            });
         }
-        Blank::clone(*ids, *stay, filters, into)
+        PrewarmedSandbox::clone(*ids, *lifetime, filters, into)
     }
 
-    /// Makes the next sandbox ahead. Whatever fails here is told to the first who asks for one.
-    fn make_spare(&mut self) {
-        if self.spare.is_none() {
+    /// Makes the next sandbox before it is requested. A failure is ignored: the next request meets it again and reports it.
+    fn prewarm(&mut self) {
+        if self.prewarmed.is_none() {
             self.mounts_have_changed();
-            self.spare = self.blank(None).ok();
+            self.prewarmed = self.clone_sandbox(None).ok();
         }
     }
 
-    /// Whether anything was mounted or unmounted on the host since this was last asked.
+    /// Returns whether anything was mounted or unmounted on the host since the last call.
     fn mounts_have_changed(&self) -> bool {
         let mut changed = [PollFd::new(&self.mounts, PollFlags::PRI)];
-        // A kernel that cannot tell has said nothing for sure.
+        // A poll that fails counts as a change.
         !matches!(poll(&mut changed, Some(&Timespec::default())), Ok(0))
     }
 }
 
-/// User namespaces that show files of one owner as the sandbox's; kept, since repositories recur.
+/// A cache of user namespaces, each of which shows the files of one owner as the sandbox user's.
 #[derive(Debug)]
 struct OwnerMaps {
     ids: HostUser,
@@ -320,16 +351,16 @@ impl IdMaps for OwnerMaps {
 }
 
 impl OwnerMaps {
-    /// A user namespace outlives the process it was made with as long as somebody holds it.
+    /// Makes a user namespace. It outlives the process it was made with, for as long as a descriptor of it is open.
     fn make(&self, uid: u32, gid: u32) -> io::Result<OwnedFd> {
         let (wait, hold) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         match sys::clone_process(libc::CLONE_NEWUSER.cast_unsigned().into(), None)? {
-            Side::Child => {
+            CloneSide::Child => {
                 drop(hold);
                 let _ = rustix::io::read(&wait, &mut [0; 1]);
                 sys::exit_now(0)
             }
-            Side::Parent { pid, .. } => {
+            CloneSide::Parent { pid, .. } => {
                 write_proc(pid, "uid_map", &format!("{uid} {} 1", self.ids.uid))?;
                 write_proc(pid, "gid_map", &format!("{gid} {} 1", self.ids.gid))?;
                 let path = format!("/proc/{}/ns/user", pid.as_raw_nonzero());

@@ -1,7 +1,7 @@
-//! Kernel calls that no safe crate offers: all `unsafe` of the project, one call a function.
+//! System calls that no safe crate offers. All `unsafe` code of the project is here, with one call in each function.
 //!
-//! Everything here runs in single-threaded processes (the spawner and what it cloned) or touches only
-//! memory it owns. Nothing here decides anything.
+//! Each function runs in a single-threaded process (the spawner or a process that it cloned), or touches only memory that
+//! it owns. No decisions are made here.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
@@ -10,18 +10,18 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::{Pid, Resource};
 
-use crate::bpf::Instruction;
-use crate::reaped::{Ended, Left, Reaped};
+use crate::bpf::BpfInstruction;
+use crate::reap::{ReapResult, ReapedChild, RemainingChildren};
 
-/// Which side of a fork or clone this is.
-pub(crate) enum Side {
+/// The side of a clone on which the caller continues.
+pub(crate) enum CloneSide {
     /// The new process.
     Child,
-    /// The old one, with a descriptor and a number of the new one.
+    /// The process that cloned, with handles to the new one.
     Parent {
-        /// Refers to the new process until it is closed, whatever happens to its number.
+        /// A descriptor of the new process, which stays valid when its process id is reused.
         pidfd: OwnedFd,
-        /// Its number in this PID namespace.
+        /// The process id in this PID namespace.
         pid: Pid,
     },
 }
@@ -30,7 +30,7 @@ fn check(result: c_long) -> io::Result<c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// A descriptor as the kernel's wide structures hold it.
+/// Returns a descriptor as a 64-bit field of a kernel structure.
 fn descriptor(fd: BorrowedFd<'_>) -> u64 {
     u64::from(fd.as_raw_fd().cast_unsigned())
 }
@@ -52,8 +52,8 @@ struct CloneArgs {
     cgroup: u64,
 }
 
-/// Clones this single-threaded process into new namespaces, into `cgroup` when one is given.
-pub(crate) fn clone_process(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Side> {
+/// Clones this single-threaded process into new namespaces, and into `cgroup` if one is given.
+pub(crate) fn clone_process(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<CloneSide> {
     let mut pidfd: RawFd = -1;
     let mut args = CloneArgs {
         flags: namespaces | libc::CLONE_PIDFD as u64,
@@ -65,30 +65,30 @@ pub(crate) fn clone_process(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> 
         args.flags |= 0x2_0000_0000; // CLONE_INTO_CGROUP
         args.cgroup = descriptor(cgroup);
     }
-    // SAFETY: `args` is a valid clone_args of the size passed, and `pidfd` lives until the call returned.
-    // Without CLONE_VM the child has its own copy of memory, and the caller has one thread only.
+    // SAFETY: `args` is a valid clone_args of the size passed, and `pidfd` lives until the call returns. Without CLONE_VM
+    // the child has its own copy of memory, and the caller has only one thread.
     let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<CloneArgs>()) })?;
     if pid == 0 {
-        return Ok(Side::Child);
+        return Ok(CloneSide::Child);
     }
-    // SAFETY: the kernel has just stored a new descriptor that nobody else owns in `pidfd`.
+    // SAFETY: the kernel has just stored a new descriptor in `pidfd`, which nothing else owns.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     let pid = c_int::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no pid"))?;
-    Ok(Side::Parent { pidfd, pid })
+    Ok(CloneSide::Parent { pidfd, pid })
 }
 
-/// Starts a process that runs `body` in this one's memory while this one waits: no memory is copied for a
-/// program that is about to be replaced. `body` returns only when it failed. Works where clone3 is filtered.
+/// Starts a process that runs `body` in this process's memory while this process waits. No memory is copied, because
+/// `body` ends in execve; it returns only when it failed. Works where clone3 is filtered.
 ///
-/// What `body` still owns when its program is replaced stays allocated here: it must own nothing then.
+/// Memory that `body` owns when it calls execve stays allocated in this process, so it must own none then.
 pub(crate) fn start_borrowing_memory(body: &mut dyn FnMut() -> io::Error) -> io::Result<Pid> {
     struct Start<'a> {
         body: &'a mut dyn FnMut() -> io::Error,
         failure: Option<io::Error>,
     }
     extern "C" fn run(start: *mut libc::c_void) -> c_int {
-        // SAFETY: `start` is the one below, which lives until the parent goes on, and nobody else uses it
-        // meanwhile: the parent waits.
+        // SAFETY: `start` points to the variable below, which lives until the parent continues. The parent waits, so
+        // nothing else uses it meanwhile.
         let start = unsafe { &mut *start.cast::<Start<'_>>() };
         start.failure = Some((start.body)());
         exit_now(127)
@@ -96,9 +96,9 @@ pub(crate) fn start_borrowing_memory(body: &mut dyn FnMut() -> io::Error) -> io:
     const STACK: usize = 64 * 1024;
     let mut stack = Vec::<u128>::with_capacity(STACK / size_of::<u128>());
     let mut start = Start { body, failure: None };
-    // SAFETY: one past the end of what was just allocated, aligned for any frame. A stack grows down into it,
-    // and it lives until the child has left it: CLONE_VFORK lets this process go on only then. Signals that
-    // arrive in the child find no handler of ours.
+    // SAFETY: `top` is one past the end of the memory just allocated and aligned for any frame; the stack grows down into
+    // it. The memory lives until the child has left it: CLONE_VFORK lets this process continue only then. This process has
+    // no signal handlers that could run in the child.
     let pid = unsafe {
         let top = stack.as_mut_ptr().add(stack.capacity());
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
@@ -112,20 +112,20 @@ pub(crate) fn start_borrowing_memory(body: &mut dyn FnMut() -> io::Error) -> io:
 }
 
 /// Filters the system calls of this thread and of everything it starts.
-pub(crate) fn install_filter(program: &[Instruction]) -> io::Result<()> {
+pub(crate) fn install_filter(program: &[BpfInstruction]) -> io::Result<()> {
     let length = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
-    // SAFETY: `program` names as many instructions as it says, each laid out as the kernel's; it copies them.
+    // SAFETY: `program` points to `length` instructions in the kernel's layout, which the kernel copies during the call.
     check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) }).map(drop)
 }
 
-/// Moves this thread, and it alone, into namespaces of its own, of these `kinds`.
+/// Moves only this thread into new namespaces of these `kinds`.
 pub(crate) fn unshare(kinds: c_int) -> io::Result<()> {
-    // SAFETY: unshare takes one integer; no kind of namespace concerns memory.
+    // SAFETY: unshare takes one integer, and no namespace affects memory.
     check(c_long::from(unsafe { libc::unshare(kinds) })).map(drop)
 }
 
-/// Strings as execve(2) takes them, made before there is a child.
+/// A list of strings in the form that execve(2) takes, made before the child exists.
 pub(crate) struct StringList {
     /// Points into `_strings`, NULL at the end.
     pointers: Vec<*const c_char>,
@@ -133,7 +133,7 @@ pub(crate) struct StringList {
 }
 
 impl StringList {
-    /// Fails where a string has a NUL in it.
+    /// Fails when a string contains a NUL.
     pub(crate) fn new(strings: impl Iterator<Item = String>) -> io::Result<Self> {
         let strings = strings.map(CString::new).collect::<Result<Vec<_>, _>>()?;
         let pointers = strings.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
@@ -141,7 +141,7 @@ impl StringList {
     }
 }
 
-/// Replaces the program. Returns only when it failed.
+/// Executes a program in place of this one. Returns only when it failed.
 pub(crate) fn execve(path: &CStr, argv: &StringList, env: &StringList) -> io::Error {
     // SAFETY: both lists end in NULL, and every string in them is NUL-terminated and outlives the call.
     unsafe { libc::execve(path.as_ptr(), argv.pointers.as_ptr(), env.pointers.as_ptr()) };
@@ -157,7 +157,7 @@ struct MountAttr {
     userns_fd: u64,
 }
 
-/// Attributes for [`mount_setattr`], by their kernel names.
+/// Attributes for [`mount_setattr`], with their kernel names.
 pub(crate) mod attr {
     pub(crate) const RDONLY: u64 = 0x1;
     pub(crate) const NOSUID: u64 = 0x2;
@@ -166,7 +166,7 @@ pub(crate) mod attr {
     pub(crate) const IDMAP: u64 = 0x0010_0000;
 }
 
-/// Sets attributes on the mount at `tree` and, when asked, on everything mounted below it.
+/// Sets attributes on the mount at `tree` and, if `recursive`, on everything mounted below it.
 pub(crate) fn mount_setattr(
     tree: BorrowedFd<'_>,
     set: u64,
@@ -189,41 +189,41 @@ pub(crate) fn mount_setattr(
     Ok(())
 }
 
-/// Marks every descriptor from `first` on to be closed by the next execve.
+/// Sets close-on-exec on every descriptor from `first` on.
 pub(crate) fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     const CLOSE_RANGE_CLOEXEC: c_int = 4;
-    // SAFETY: close_range takes three integers; setting CLOEXEC ends no descriptor somebody owns here.
+    // SAFETY: close_range takes three integers; setting CLOEXEC closes no descriptor that is owned here.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, c_int::MAX, CLOSE_RANGE_CLOEXEC) }).map(drop)
 }
 
-/// Closes every descriptor above the standard ones but `kept`: nothing may own any of them any more.
+/// Closes every descriptor above the standard streams except `kept`. No other code may own one of them.
 pub(crate) fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
     let kept = kept.as_raw_fd();
     let ranges = [(3, kept - 1), (kept.max(2) + 1, c_int::MAX)];
     for (first, last) in ranges.into_iter().filter(|(first, last)| first <= last) {
-        // SAFETY: close_range takes three integers; by the contract above no owner closes them again.
+        // SAFETY: close_range takes three integers; by the contract above, no owner closes these descriptors again.
         check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;
     }
     Ok(())
 }
 
-/// Overwrites the arguments this process was started with, which everybody can read in /proc.
-pub(crate) fn forget_arguments() -> io::Result<()> {
+/// Overwrites the arguments of this process, which every user can read in /proc.
+pub(crate) fn erase_arguments() -> io::Result<()> {
     let stat = crate::kernel_text::read("/proc/self/stat")?;
-    // The 48th and 49th field; the second one, the name, may hold anything and is skipped.
+    // Fields 48 and 49. The second field, the program's name, may contain anything and is skipped.
     let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().skip(45);
     let mut next = || fields.next().and_then(|field| field.parse::<usize>().ok()).unwrap_or(0);
     let (first, end) = (next(), next());
     if first == 0 || end <= first {
         return Err(io::Error::from_raw_os_error(libc::ENOENT));
     }
-    // SAFETY: the kernel says that the arguments lie there, on this process's own stack, writable. Nobody
-    // reads them any more: this is the spawner, which has one thread and takes none.
+    // SAFETY: by the kernel's account the arguments lie in this range, on this process's own writable stack. Nothing reads
+    // them: the spawner has one thread and takes no arguments.
     unsafe { std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(first), 0, end - first) };
     Ok(())
 }
 
-/// Sets the interface `lo` of this network namespace up.
+/// Brings up the interface `lo` of this network namespace.
 pub(crate) fn raise_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: an all-zero ifreq is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -231,32 +231,32 @@ pub(crate) fn raise_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
         *to = (*from).cast_signed();
     }
     request.ifr_ifru.ifru_flags = 0x1 | 0x40; // IFF_UP | IFF_RUNNING
-    // SAFETY: `request` is an ifreq with a NUL-terminated name and lives until the call returned.
+    // SAFETY: `request` is an ifreq with a NUL-terminated name and lives until the call returns.
     check(c_long::from(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) })).map(drop)
 }
 
-/// Makes the terminal on `fd` the controlling one of this session leader.
+/// Makes the terminal on `fd` the controlling terminal of this session leader.
 pub(crate) fn set_controlling_terminal(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: TIOCSCTTY takes an integer.
     check(c_long::from(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCSCTTY, 0) })).map(drop)
 }
 
-/// What to do with a signal.
+/// The disposition of a signal.
 #[derive(Clone, Copy)]
-pub(crate) enum Disposition {
-    /// As the kernel does.
+pub(crate) enum SignalDisposition {
+    /// The kernel's default action.
     Default,
-    /// Nothing.
+    /// The signal is ignored.
     Ignore,
 }
 
-/// Says what to do with a signal.
-pub(crate) fn set_signal(signal: c_int, disposition: Disposition) {
+/// Sets the disposition of a signal.
+pub(crate) fn set_signal(signal: c_int, disposition: SignalDisposition) {
     let handler = match disposition {
-        Disposition::Default => libc::SIG_DFL,
-        Disposition::Ignore => libc::SIG_IGN,
+        SignalDisposition::Default => libc::SIG_DFL,
+        SignalDisposition::Ignore => libc::SIG_IGN,
     };
-    // SAFETY: SIG_DFL and SIG_IGN are no functions of ours, so no handler can run in a bad place.
+    // SAFETY: SIG_DFL and SIG_IGN install no function, so no handler can interrupt other code.
     unsafe { libc::signal(signal, handler) };
 }
 
@@ -274,9 +274,9 @@ pub(crate) fn block_signals(block: bool) {
     }
 }
 
-/// A descriptor that becomes readable when a child ended. SIGCHLD must be blocked.
+/// Returns a descriptor that becomes readable when a child ends. Blocks SIGCHLD.
 pub(crate) fn child_signal_fd() -> io::Result<OwnedFd> {
-    // SAFETY: the set is initialised by sigemptyset before it is used, and lives until the calls returned.
+    // SAFETY: the set is initialised by sigemptyset before it is used, and lives until the calls return.
     let fd = unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
@@ -285,26 +285,26 @@ pub(crate) fn child_signal_fd() -> io::Result<OwnedFd> {
         libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
     };
     let fd = check(c_long::from(fd))?;
-    // SAFETY: the kernel has just made this descriptor and nobody else owns it.
+    // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(c_int::try_from(fd).map_err(io::Error::other)?) })
 }
 
 /// Reaps one ended child, if there is one.
-pub(crate) fn reap() -> io::Result<Reaped> {
+pub(crate) fn reap() -> io::Result<ReapResult> {
     let mut status: c_int = 0;
     // SAFETY: an all-zero rusage is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both out pointers live until the call returned.
+    // SAFETY: both out pointers live until the call returns.
     let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
     if pid == 0 {
-        return Ok(Reaped::None(Left::Children));
+        return Ok(ReapResult::NoneEnded(RemainingChildren::Running));
     }
     if pid < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
-        return Ok(Reaped::None(Left::Nothing));
+        return Ok(ReapResult::NoneEnded(RemainingChildren::None));
     }
     check(c_long::from(pid))?;
     let micros = |time: libc::timeval| (time.tv_sec * 1_000_000 + time.tv_usec).cast_unsigned();
-    Ok(Reaped::One(Ended {
+    Ok(ReapResult::Child(ReapedChild {
         pid,
         code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
         signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
@@ -313,50 +313,31 @@ pub(crate) fn reap() -> io::Result<Reaped> {
     }))
 }
 
-/// The version of Landlock this kernel speaks.
+/// Returns the version of Landlock that this kernel supports.
 pub(crate) fn landlock_version() -> io::Result<c_long> {
     const LANDLOCK_CREATE_RULESET_VERSION: c_int = 1;
-    let nothing = std::ptr::null::<u8>();
-    // SAFETY: with this flag the kernel reads no attributes: the pointer is NULL and the size zero.
+    let no_attributes = std::ptr::null::<u8>();
+    // SAFETY: with this flag the kernel reads no attributes; the pointer is NULL and the size is zero.
     check(unsafe {
-        libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, LANDLOCK_CREATE_RULESET_VERSION)
+        libc::syscall(libc::SYS_landlock_create_ruleset, no_attributes, 0_usize, LANDLOCK_CREATE_RULESET_VERSION)
     })
 }
 
-/// Has the allocator give back pages that hold nothing any more.
-pub(crate) fn trim_allocator() {
-    // SAFETY: only memory that nobody uses goes.
-    unsafe { libc::malloc_trim(0) };
-}
-
-/// Has the allocator make no more than so many parts of memory for threads to allocate from.
-pub(crate) fn bound_arenas(most: i32) {
-    // SAFETY: it only chooses where memory comes from that is asked for later.
-    unsafe { libc::mallopt(libc::M_ARENA_MAX, most) };
-}
-
-/// Lets go of the pages of code in `range`, which must be one mapping of a file that is never written through.
-pub(crate) fn forget_code(range: std::ops::Range<usize>) -> io::Result<()> {
-    let start = std::ptr::with_exposed_provenance_mut(range.start);
-    // SAFETY: nobody has written to the pages, so that they come back from the file as they were when they are used.
-    check(c_long::from(unsafe { libc::madvise(start, range.len(), libc::MADV_DONTNEED) })).map(drop)
-}
-
-/// Ends this process at once: no destructors, no exit handlers of the program it was cloned from.
+/// Ends this process at once, without destructors and without exit handlers of the program it was cloned from.
 pub(crate) fn exit_now(code: c_int) -> ! {
-    // SAFETY: _exit touches no memory of ours.
+    // SAFETY: _exit accesses no memory of this process.
     unsafe { libc::_exit(code) }
 }
 
 /// Takes over a descriptor that the parent passed by number.
 pub(crate) fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: F_GETFD only asks.
+    // SAFETY: F_GETFD only reads a flag, and fails for a descriptor that is not open.
     check(c_long::from(unsafe { libc::fcntl(fd, libc::F_GETFD) }))?;
-    // SAFETY: the descriptor is open, and by the contract of the spawner's start nobody else owns it.
+    // SAFETY: the descriptor is open, and by the contract of `Spawner::exec` nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Sets the soft and hard limit of a resource, never above the hard limit in force.
+/// Sets the soft and hard limit of a resource, never above the current hard limit.
 pub(crate) fn lower_limit(resource: Resource, limit: u64) -> io::Result<()> {
     let current = rustix::process::getrlimit(resource);
     let limit = current.maximum.map_or(limit, |hard| hard.min(limit));
@@ -364,10 +345,10 @@ pub(crate) fn lower_limit(resource: Resource, limit: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The hard limit of another process; `None` when it is gone.
+/// Returns the hard limit of another process; `None` when the process is gone.
 pub(crate) fn limit_of(pid: Pid, resource: libc::__rlimit_resource_t) -> Option<u64> {
     let mut found = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: without a new value the call only fills `found`, which lives until it returned.
-    let asked = unsafe { libc::prlimit(pid.as_raw_pid(), resource, std::ptr::null(), &raw mut found) };
-    (asked == 0).then_some(found.rlim_max)
+    // SAFETY: without a new value the call only fills `found`, which lives until the call returns.
+    let result = unsafe { libc::prlimit(pid.as_raw_pid(), resource, std::ptr::null(), &raw mut found) };
+    (result == 0).then_some(found.rlim_max)
 }

@@ -1,6 +1,6 @@
 //! Messages with descriptors between host, spawner and init.
 //!
-//! One SEQPACKET datagram a message, JSON inside; a message too long for one travels in a memfd.
+//! Each message is JSON in one SEQPACKET datagram. A message that is too long for a datagram is sent as a memfd.
 
 use std::io::{self, Read, Seek, Write};
 use std::mem::MaybeUninit;
@@ -15,13 +15,13 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Descriptors one message can carry, besides that of a long message.
+/// The most descriptors of one message, not counting the memfd of a long message.
 pub(crate) const MAX_FDS: usize = 32;
-/// What fits a datagram with default socket buffers, with room to spare.
+/// The most bytes of a datagram. This fits default socket buffers.
 const MAX_INLINE: usize = 32 * 1024;
 
-/// Two connected sockets that keep message borders.
-pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+/// Returns two connected sockets that keep message boundaries.
+pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn send(socket: impl AsFd, message: &impl Serialize, fds: &[BorrowedF
     let mut file = std::fs::File::from(rustix::fs::memfd_create(c"viv-message", MemfdFlags::CLOEXEC)?);
     file.write_all(&bytes)?;
     let all: Vec<_> = std::iter::once(file.as_fd()).chain(fds.iter().copied()).collect();
-    // An empty datagram means: the message is in the first descriptor. A zero-length one would read as EOF.
+    // A datagram of one space means that the message is in the first descriptor. An empty datagram would read as EOF.
     send_bytes(socket.as_fd(), b" ", &all)
 }
 
@@ -48,7 +48,7 @@ fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> i
         match rustix::net::sendmsg(socket, &[io::IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
             Ok(_) => return Ok(()),
             Err(rustix::io::Errno::INTR) => {}
-            // The host reads its end without blocking, which makes sending not block either.
+            // The host's end does not block on reads, so sends do not block either.
             Err(rustix::io::Errno::AGAIN) => {
                 rustix::event::poll(&mut [PollFd::new(&socket, PollFlags::OUT)], None)?;
             }
@@ -57,7 +57,7 @@ fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> i
     }
 }
 
-/// Receives one message with its descriptors; `None` when the other end is closed.
+/// Receives one message with its descriptors; returns `None` when the other end is closed.
 pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
     let mut bytes = vec![0; MAX_INLINE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS + 1))];
@@ -65,7 +65,8 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Opti
     let received = loop {
         let mut parts = [io::IoSliceMut::new(&mut bytes)];
         match rustix::net::recvmsg(socket.as_fd(), &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            // The other end went without having read all of ours, which is told once and before what it had said.
+            // `CONNRESET`: the other end closed without reading all of our messages. The kernel reports this once, before
+            // the messages that are still to be received.
             Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
             received => break received?,
         }
@@ -96,12 +97,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_is_heard_though_the_other_end_left_something_unread() {
-        let (ours, theirs) = pair().unwrap();
+    fn messages_are_received_although_the_other_end_closed_with_unread_data() {
+        let (ours, theirs) = socket_pair().unwrap();
         send(&ours, &"unread", &[]).unwrap();
-        send(&theirs, &"last words", &[]).unwrap();
+        send(&theirs, &"last message", &[]).unwrap();
         drop(theirs);
-        let heard = || receive::<String>(&ours).unwrap().map(|(message, _)| message);
-        assert_eq!((heard().as_deref(), heard()), (Some("last words"), None));
+        let next = || receive::<String>(&ours).unwrap().map(|(message, _)| message);
+        assert_eq!((next().as_deref(), next()), (Some("last message"), None));
     }
 }

@@ -1,8 +1,8 @@
-//! The sandbox as the host meets it: made, used, killed.
+//! Tests of the jail through its public interface: making, using and killing a sandbox.
 //!
-//! These tests fork the spawner before any thread exists, so they bring their own `main`.
+//! The spawner must be forked before any thread exists, so these tests have their own `main`.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unnecessary_wraps, reason = "a test that brings its own harness")]
+#![allow(clippy::expect_used, clippy::panic, clippy::unnecessary_wraps, reason = "a test with its own harness")]
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -27,22 +27,22 @@ fn main() {
         Trial::test(name, move || test(&spawner))
     };
     let trials = vec![
-        trial("commands_run_as_the_user_inside_in_namespaces_of_their_own", runs_inside),
-        trial("only_loopback_exists", only_loopback),
-        trial("the_host_accepts_on_the_listeners_inside", listeners),
-        trial("the_overlay_keeps_changes_from_the_host", overlay),
-        trial("masked_files_do_not_exist_and_leave_no_trace", masks),
-        trial("a_bound_workspace_is_written_through_as_its_owner", bind),
-        trial("a_read_only_workspace_cannot_be_written", read_only),
-        trial("what_is_missing_inside_is_told_apart", missing_programs),
-        trial("a_second_command_runs_in_the_same_sandbox", second_command),
-        trial("killing_a_command_ends_its_descendants", kill_exec),
-        trial("killing_the_sandbox_ends_everything", kill_all),
-        trial("a_missing_source_stops_the_start_with_its_name", missing_source),
-        trial("a_symbolic_link_is_not_followed_to_a_source", link_source),
-        trial("the_writable_space_is_limited", disk_limit),
-        trial("long_messages_travel", long_message),
-        Trial::test("when_the_host_dies_the_sandbox_dies", host_dies),
+        trial("commands_run_as_the_sandbox_user_in_new_namespaces", runs_inside),
+        trial("loopback_is_the_only_interface", only_loopback),
+        trial("host_accepts_on_the_listeners_inside", listeners),
+        trial("overlay_changes_do_not_reach_the_host", overlay),
+        trial("masked_files_do_not_exist_inside", masks),
+        trial("bind_workspace_is_written_as_its_owner", bind),
+        trial("read_only_workspace_cannot_be_written", read_only),
+        trial("missing_and_non_executable_programs_fail_differently", missing_programs),
+        trial("second_command_runs_in_the_same_sandbox", second_command),
+        trial("killing_a_command_kills_its_descendants", kill_exec),
+        trial("killing_the_sandbox_kills_all_processes", kill_all),
+        trial("missing_host_path_fails_the_start_with_its_name", missing_source),
+        trial("symbolic_link_as_host_path_is_refused", link_source),
+        trial("writable_space_is_limited", disk_limit),
+        trial("long_messages_are_delivered", long_message),
+        Trial::test("sandbox_dies_with_its_host", host_dies),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
@@ -58,13 +58,13 @@ fn plan(workspace: WorkspacePlan) -> JailPlan {
             Err(_) => {}
         }
     }
-    let passwd = "agent:x:1000:1000::/home/agent:/bin/sh\n";
+    let passwd = format!("agent:x:1000:1000::{}:/bin/sh\n", base::HOME);
     JailPlan {
         id: "test".into(),
         binds,
         links,
         files: vec![("/etc/passwd".into(), passwd.into())],
-        names: false,
+        dns: false,
         workspace,
         disk_bytes: 16 << 20,
         disk_inodes: 10_000,
@@ -80,10 +80,10 @@ fn make(spawner: &Spawner, workspace: WorkspacePlan) -> NewJail {
 fn exec_plan(exec: u64, argv: &[&str]) -> ExecPlan {
     let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
     let argv = argv.iter().map(ToString::to_string).collect();
-    ExecPlan { exec, argv, env, workdir: "/workspace".into(), terminal: false, window: None }
+    ExecPlan { exec, argv, env, workdir: base::WORKSPACE.into(), terminal: false, window: None }
 }
 
-/// Runs `argv` to its end; what it printed, and its exit code.
+/// Runs `argv` to its end; returns its output and exit code.
 fn run(jail: &Jail, argv: &[&str]) -> (String, Option<i32>) {
     let (mut output, theirs) = std::io::pipe().expect("pipe");
     let null = std::fs::File::open("/dev/null").expect("null");
@@ -92,7 +92,7 @@ fn run(jail: &Jail, argv: &[&str]) -> (String, Option<i32>) {
     let mut text = String::new();
     output.read_to_string(&mut text).expect("output");
     loop {
-        match jail.news().expect("news") {
+        match jail.next_event().expect("event") {
             Some(ExecEvent::Exited { code, .. }) => return (text, code),
             Some(ExecEvent::NotStarted { errno, .. }) => panic!("not started: {errno}"),
             Some(ExecEvent::Started { .. }) => {}
@@ -105,7 +105,7 @@ fn shell(jail: &Jail, script: &str) -> (String, Option<i32>) {
     run(jail, &["sh", "-c", script])
 }
 
-/// A directory that only its owner can enter, with one file.
+/// Returns a directory that only its owner can enter, with one file.
 fn repository() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("directory");
     std::fs::write(directory.path().join("kept.txt"), "host\n").expect("file");
@@ -125,7 +125,7 @@ fn runs_inside(spawner: &Spawner) -> Outcome {
     assert_eq!(code, Some(7), "{text}");
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("1000"));
-    assert_eq!(lines.next(), Some("/workspace"));
+    assert_eq!(lines.next(), Some(base::WORKSPACE));
     assert_eq!(lines.next(), Some("vivarium"));
     let map: Vec<_> = lines.next().unwrap_or_default().split_whitespace().map(ToOwned::to_owned).collect();
     assert_eq!(map[0], "1000");
@@ -170,7 +170,7 @@ fn overlay(spawner: &Spawner) -> Outcome {
     assert_eq!((text.as_str(), code), ("host\ninside\nnew\n", Some(0)));
     assert_eq!(std::fs::read_to_string(repository.path().join("kept.txt"))?, "host\n");
     assert!(!repository.path().join("new.txt").exists());
-    // The layer outlives the sandbox.
+    // The upper layer outlives the sandbox.
     let upper = made.upper.expect("upper");
     drop(made.jail);
     let mut names: Vec<_> = rustix::fs::Dir::read_from(&upper)?
@@ -201,7 +201,7 @@ fn masks(spawner: &Spawner) -> Outcome {
     let (shown, _) = shell(&made.jail, "stat -c '%a %Y' deep deep/er; stat -c '%u' deep deep/er kept.txt | uniq");
     let expected: String =
         ["deep", "deep/er"].map(|path| seen_from(repository.path(), path) + "\n").concat() + "1000\n";
-    assert_eq!(shown, expected, "a directory above a hidden file looks as it does on the host");
+    assert_eq!(shown, expected, "a directory above a masked file has the attributes it has on the host");
     let attack = "cat .env deep/er/.env; mv deep other; cat other/er/.env; cp -a other again; ls -a . again/er; cat again/er/.env";
     let (text, _) = shell(&made.jail, attack);
     assert!(!text.contains("SECRET"), "{text}");
@@ -213,7 +213,7 @@ fn bind(spawner: &Spawner) -> Outcome {
     use std::os::unix::fs::MetadataExt;
     let repository = repository();
     let directory = canonical(&repository);
-    let made = make(spawner, WorkspacePlan::Bind { directory: directory.clone(), hidden: vec![], kept: vec![] });
+    let made = make(spawner, WorkspacePlan::Bind { directory: directory.clone(), hidden: vec![], protected: vec![] });
     let (text, code) =
         shell(&made.jail, "echo inside > new.txt && echo more >> kept.txt && stat -c %u kept.txt new.txt");
     assert_eq!((text.as_str(), code), ("1000\n1000\n", Some(0)));
@@ -242,9 +242,9 @@ fn missing_programs(spawner: &Spawner) -> Outcome {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     let stdio = || [null.as_fd(), null.as_fd(), null.as_fd()];
     made.jail.exec(exec_plan(1, &["no-such-program"]), stdio())?;
-    assert_eq!(made.jail.news()?, Some(ExecEvent::NotStarted { exec: 1, errno: 2 }));
+    assert_eq!(made.jail.next_event()?, Some(ExecEvent::NotStarted { exec: 1, errno: 2 }));
     made.jail.exec(exec_plan(2, &["/etc/passwd"]), stdio())?;
-    assert_eq!(made.jail.news()?, Some(ExecEvent::NotStarted { exec: 2, errno: 13 }));
+    assert_eq!(made.jail.next_event()?, Some(ExecEvent::NotStarted { exec: 2, errno: 13 }));
     Ok(())
 }
 
@@ -255,16 +255,16 @@ fn second_command(spawner: &Spawner) -> Outcome {
     Ok(())
 }
 
-/// Runs `argv` in the background; the pipe closes when it and all it started are gone.
+/// Runs `argv` in the background. The returned pipe closes when the command and its descendants have ended.
 fn background(jail: &Jail, exec: u64, argv: &[&str]) -> std::io::PipeReader {
     let (output, theirs) = std::io::pipe().expect("pipe");
     let null = std::fs::File::open("/dev/null").expect("null");
     jail.exec(exec_plan(exec, argv), [null.as_fd(), theirs.as_fd(), theirs.as_fd()]).expect("exec");
-    assert_eq!(jail.news().expect("news"), Some(ExecEvent::Started { exec }));
+    assert_eq!(jail.next_event().expect("event"), Some(ExecEvent::Started { exec }));
     output
 }
 
-const FAMILY: &str = "(sleep 1000 & sleep 1000) & sleep 1000 & echo up; wait";
+const PROCESS_TREE: &str = "(sleep 1000 & sleep 1000) & sleep 1000 & echo up; wait";
 
 fn wait_up(output: &mut std::io::PipeReader) {
     let mut word = [0; 3];
@@ -274,22 +274,22 @@ fn wait_up(output: &mut std::io::PipeReader) {
 
 fn kill_exec(spawner: &Spawner) -> Outcome {
     let made = make(spawner, WorkspacePlan::Empty);
-    let mut output = background(&made.jail, 1, &["sh", "-c", FAMILY]);
+    let mut output = background(&made.jail, 1, &["sh", "-c", PROCESS_TREE]);
     wait_up(&mut output);
     made.jail.kill_exec(1)?;
     output.read_to_end(&mut Vec::new())?;
-    assert!(matches!(made.jail.news()?, Some(ExecEvent::Exited { exec: 1, signal: Some(9), .. })));
+    assert!(matches!(made.jail.next_event()?, Some(ExecEvent::Exited { exec: 1, signal: Some(9), .. })));
     assert_eq!(shell(&made.jail, "echo alive").0, "alive\n");
     Ok(())
 }
 
 fn kill_all(spawner: &Spawner) -> Outcome {
     let made = make(spawner, WorkspacePlan::Empty);
-    let mut output = background(&made.jail, 1, &["sh", "-c", &format!("setsid sh -c '{FAMILY}'")]);
+    let mut output = background(&made.jail, 1, &["sh", "-c", &format!("setsid sh -c '{PROCESS_TREE}'")]);
     wait_up(&mut output);
     made.jail.kill();
     output.read_to_end(&mut Vec::new())?;
-    assert_eq!(made.jail.news().ok().flatten(), None);
+    assert_eq!(made.jail.next_event().ok().flatten(), None);
     Ok(())
 }
 
@@ -305,7 +305,7 @@ fn link_source(spawner: &Spawner) -> Outcome {
     let repository = repository();
     std::os::unix::fs::symlink("/etc", repository.path().join("link"))?;
     let directory = canonical(&repository).join("link");
-    let error = Jail::make(spawner, &plan(WorkspacePlan::Bind { directory, hidden: vec![], kept: vec![] }), None)
+    let error = Jail::make(spawner, &plan(WorkspacePlan::Bind { directory, hidden: vec![], protected: vec![] }), None)
         .expect_err("must fail");
     assert!(matches!(error, JailError::Setup { ref source, .. } if source.raw_os_error() == Some(40)), "{error:?}");
     Ok(())
@@ -327,13 +327,15 @@ fn long_message(spawner: &Spawner) -> Outcome {
     Ok(())
 }
 
-/// The other side of `host_dies`: makes a sandbox with a busy family, says so, and waits to be killed.
+/// The child process of `host_dies`: makes a sandbox with running processes, prints `up`, and waits to be killed.
 fn hold() -> ! {
     let spawner = Spawner::fork().expect("spawner");
     let made = make(&spawner, WorkspacePlan::Empty);
     let stdout: OwnedFd = std::io::stdout().as_fd().try_clone_to_owned().expect("stdout");
     let null = std::fs::File::open("/dev/null").expect("null");
-    made.jail.exec(exec_plan(1, &["sh", "-c", FAMILY]), [null.as_fd(), stdout.as_fd(), stdout.as_fd()]).expect("exec");
+    made.jail
+        .exec(exec_plan(1, &["sh", "-c", PROCESS_TREE]), [null.as_fd(), stdout.as_fd(), stdout.as_fd()])
+        .expect("exec");
     loop {
         std::thread::sleep(Duration::from_secs(60));
     }
@@ -349,7 +351,7 @@ fn host_dies() -> Outcome {
     output.read_exact(&mut word)?;
     host.kill()?;
     host.wait()?;
-    // The pipe ends only when every process that holds it is dead: host, spawner and all inside.
+    // The pipe closes only when every process that holds it has ended: host, spawner and all processes inside.
     output.read_to_end(&mut Vec::new())?;
     Ok(())
 }

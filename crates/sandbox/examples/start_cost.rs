@@ -1,7 +1,7 @@
-//! What a sandbox costs a host that already runs: printed as JSON, one list of microseconds a step.
+//! Measures the cost of a sandbox for a running host. Prints JSON with one list of microseconds for each step.
 //!
-//! `cargo xtask bench sandbox` runs this and sets the figures beside those of other programs.
-#![allow(clippy::expect_used, reason = "a measurement that cannot be taken has nothing to say")]
+//! `cargo xtask bench sandbox` runs this and compares the figures with those of other programs.
+#![allow(clippy::expect_used, reason = "a measurement that fails has no result")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -60,7 +60,7 @@ async fn measure(backend: &JailBackend) -> BTreeMap<&'static str, serde_json::Va
     running.destroy().await.expect("destroy");
 
     let mut report: BTreeMap<_, _> = steps.into_iter().map(|(name, times)| (name, serde_json::json!(times))).collect();
-    // Memory is taken after as many at once as later, so that growth is growth and not the first use of threads.
+    // The same number of concurrent sandboxes runs before and after, so that the first use of threads is not counted.
     let at_once = || futures_util::future::join_all((0..AT_ONCE).map(|_| life(backend, spec())));
     at_once().await;
     let before = (resident_kib(), mounts(), groups());
@@ -104,7 +104,7 @@ fn mounts() -> i64 {
     i64::try_from(std::fs::read_to_string("/proc/self/mountinfo").expect("mounts").lines().count()).expect("count")
 }
 
-/// Control groups that this process has made and not removed.
+/// Returns the number of cgroups that this process has made and not removed.
 fn groups() -> i64 {
     let mine = format!("{}-", std::process::id());
     let mut found = 0;

@@ -1,5 +1,6 @@
-//! A command between somebody else's streams, as in a pipe: nothing is kept, a reader that is slow slows the
-//! command, and a reader that goes away is a reader the command finds gone.
+//! Running a command attached to the caller's streams, as in a pipe.
+//!
+//! No output is kept. A slow reader slows the command, and the command gets a broken pipe when its reader closes.
 
 use std::time::Duration;
 
@@ -9,82 +10,82 @@ use tokio::time::Instant;
 
 use crate::{ExecResult, ExecSpec, Sandbox, SandboxError, WindowSize};
 
-/// How long output may still come after the command itself has ended, from what it left running.
-const AFTERMATH: Duration = Duration::from_millis(50);
-/// How long a reader may take for what a command that took too long had written.
-const DRAIN: Duration = Duration::from_secs(1);
+/// How long output of background processes is read after the command has ended.
+const DRAIN_TIME: Duration = Duration::from_millis(50);
+/// How long a reader may take for the last output of a command that timed out.
+const TIMED_OUT_DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// Changes bytes on their way.
+/// Rewrites output before it is written.
 pub type OutputFilter = Box<dyn FnMut(&[u8]) -> Vec<u8> + Send>;
 
-/// Where one of the two outputs goes.
+/// The destination of one output stream.
 pub struct OutputSink {
-    /// Who reads it.
+    /// The writer.
     pub to: Box<dyn AsyncWrite + Send + Unpin>,
-    /// What is done to it before.
+    /// A filter that is applied first.
     pub filter: Option<OutputFilter>,
 }
 
-/// The three standard streams of a command, seen from outside.
+/// The caller's streams for a command.
 pub struct StandardStreams {
-    /// What it reads.
+    /// The source of standard input.
     pub input: Box<dyn AsyncRead + Send + Unpin>,
-    /// What it writes.
+    /// The destination of standard output.
     pub output: OutputSink,
-    /// What it complains.
+    /// The destination of standard error.
     pub errors: OutputSink,
-    /// How large the window is, as it changes: for a command with a terminal.
+    /// The window size as it changes, for a command with a terminal.
     pub window: Option<watch::Receiver<WindowSize>>,
 }
 
-/// Runs a command to its end between `streams`. Of `spec` the output limit has no meaning.
+/// Runs a command to its end, attached to `streams`. The output limit of `spec` is ignored.
 pub async fn attach(
     sandbox: &dyn Sandbox,
     spec: ExecSpec,
     streams: StandardStreams,
 ) -> Result<ExecResult, SandboxError> {
     let (started, timeout, idle_timeout) = (Instant::now(), spec.timeout, spec.idle_timeout);
-    let (heard, listening) = watch::channel(Heard { last: started, waiting: 0 });
+    let (activity, activity_receiver) = watch::channel(OutputActivity { last: started, blocked: 0 });
     let mut process = sandbox.exec(spec).await?;
-    let (tell, ended) = watch::channel(false);
+    let (ended_sender, ended) = watch::channel(false);
     let mut window = streams.window;
-    let mut feeding = std::pin::pin!(feed(streams.input, process.stdin.take()));
+    let mut feeding = std::pin::pin!(copy_input(streams.input, process.stdin.take()));
     let pumps = async {
         tokio::join!(
-            pump(process.stdout, streams.output, ended.clone(), &heard),
-            pump(process.stderr, streams.errors, ended, &heard)
+            copy_output(process.stdout, streams.output, ended.clone(), &activity),
+            copy_output(process.stderr, streams.errors, ended, &activity)
         );
     };
     let mut pumps = std::pin::pin!(pumps);
-    let (mut fed, mut pumped) = (false, false);
+    let (mut input_done, mut output_done) = (false, false);
     let mut result = ExecResult::default();
     result.exit = loop {
         tokio::select! {
-            () = &mut feeding, if !fed => fed = true,
-            () = &mut pumps, if !pumped => pumped = true,
-            ended = &mut process.exit => break ended?,
-            size = resized(&mut window) => (process.resize)(size),
-            () = after(started, timeout), if !result.timed_out => {
+            () = &mut feeding, if !input_done => input_done = true,
+            () = &mut pumps, if !output_done => output_done = true,
+            exit = &mut process.exit => break exit?,
+            size = next_size(&mut window) => (process.resize)(size),
+            () = wait_for_timeout(started, timeout), if !result.timed_out => {
                 result.timed_out = true;
                 (process.kill)();
             }
-            () = silence(listening.clone(), idle_timeout), if !result.timed_out => {
+            () = wait_for_idle(activity_receiver.clone(), idle_timeout), if !result.timed_out => {
                 result.timed_out = true;
                 (process.kill)();
             }
         }
     };
     result.wall = started.elapsed();
-    let _ = tell.send(true);
-    if !pumped {
-        let bound = if result.timed_out { DRAIN } else { Duration::MAX };
-        let _ = tokio::time::timeout(bound, pumps).await;
+    let _ = ended_sender.send(true);
+    if !output_done {
+        let limit = if result.timed_out { TIMED_OUT_DRAIN_TIME } else { Duration::MAX };
+        let _ = tokio::time::timeout(limit, pumps).await;
     }
     Ok(result)
 }
 
-/// The next size of the window.
-async fn resized(window: &mut Option<watch::Receiver<WindowSize>>) -> WindowSize {
+/// Returns the next window size; never without a window.
+async fn next_size(window: &mut Option<watch::Receiver<WindowSize>>) -> WindowSize {
     if let Some(window) = window
         && window.changed().await.is_ok()
     {
@@ -93,81 +94,85 @@ async fn resized(window: &mut Option<watch::Receiver<WindowSize>>) -> WindowSize
     std::future::pending().await
 }
 
-async fn after(started: Instant, timeout: Option<Duration>) {
+async fn wait_for_timeout(started: Instant, timeout: Option<Duration>) {
     match timeout {
         Some(timeout) => tokio::time::sleep_until(started + timeout).await,
         None => std::future::pending().await,
     }
 }
 
-/// When output came last, and how many of the two outputs wait for a slow reader: that silence is not the command's.
-struct Heard {
+/// The recent output of a command.
+struct OutputActivity {
+    /// When the last output arrived.
     last: Instant,
-    waiting: u8,
+    /// How many of the two streams wait for a slow reader. The command is not idle meanwhile.
+    blocked: u8,
 }
 
-/// Comes when the command has said nothing for so long.
-async fn silence(mut heard: watch::Receiver<Heard>, limit: Option<Duration>) {
+/// Returns when the command has written nothing for `limit`.
+async fn wait_for_idle(mut activity: watch::Receiver<OutputActivity>, limit: Option<Duration>) {
     let Some(limit) = limit else { return std::future::pending().await };
     loop {
-        let (last, waiting) = {
-            let heard = heard.borrow_and_update();
-            (heard.last, heard.waiting)
+        let (last, blocked) = {
+            let activity = activity.borrow_and_update();
+            (activity.last, activity.blocked)
         };
         tokio::select! {
-            () = tokio::time::sleep_until(last + limit), if waiting == 0 => return,
-            changed = heard.changed() => if changed.is_err() {
+            () = tokio::time::sleep_until(last + limit), if blocked == 0 => return,
+            changed = activity.changed() => if changed.is_err() {
                 return std::future::pending().await;
             },
         }
     }
 }
 
-/// Hands on what comes in; at its end the command finds its own.
-async fn feed(mut from: Box<dyn AsyncRead + Send + Unpin>, to: Option<Box<dyn AsyncWrite + Send + Unpin>>) {
+/// Copies input to the command, then closes the command's standard input.
+async fn copy_input(mut from: Box<dyn AsyncRead + Send + Unpin>, to: Option<Box<dyn AsyncWrite + Send + Unpin>>) {
     let Some(mut to) = to else { return };
-    // A command that does not read its input is not an error of ours.
+    // A command may end without reading its input.
     let _ = tokio::io::copy(&mut from, &mut to).await;
 }
 
-/// Hands on what comes out. It ends by dropping `from`: a command whose reader has gone hears of it as it
-/// would without us.
-async fn pump(
+/// Copies output of the command. When the reader has closed, `from` is dropped, so that the command gets a broken pipe.
+async fn copy_output(
     mut from: Box<dyn AsyncRead + Send + Unpin>,
-    mut into: OutputSink,
+    mut sink: OutputSink,
     mut ended: watch::Receiver<bool>,
-    heard: &watch::Sender<Heard>,
+    activity: &watch::Sender<OutputActivity>,
 ) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let count = tokio::select! {
             biased;
             count = from.read(&mut buffer) => count.unwrap_or(0),
-            // What still holds the pipe outlives the command; it is not waited for.
-            () = aftermath(&mut ended) => 0,
+            // Background processes may still hold the pipe; they are not waited for.
+            () = drained(&mut ended) => 0,
         };
         if count == 0 {
             break;
         }
-        heard.send_modify(|heard| heard.waiting += 1);
-        let written = match &mut into.filter {
-            Some(filter) => into.to.write_all(&filter(&buffer[..count])).await,
-            None => into.to.write_all(&buffer[..count]).await,
+        activity.send_modify(|activity| activity.blocked += 1);
+        let written = match &mut sink.filter {
+            Some(filter) => sink.to.write_all(&filter(&buffer[..count])).await,
+            None => sink.to.write_all(&buffer[..count]).await,
         };
-        // Our own stdout keeps the end of a line until there is one: a prompt would never be seen.
+        // Standard output buffers incomplete lines, so a prompt would not be seen without this flush.
         let written = match written {
-            Ok(()) => into.to.flush().await,
+            Ok(()) => sink.to.flush().await,
             failed => failed,
         };
-        heard.send_modify(|heard| *heard = Heard { last: Instant::now(), waiting: heard.waiting - 1 });
+        activity.send_modify(|activity| {
+            *activity = OutputActivity { last: Instant::now(), blocked: activity.blocked - 1 };
+        });
         if written.is_err() {
             return;
         }
     }
 }
 
-async fn aftermath(ended: &mut watch::Receiver<bool>) {
-    // Whoever would tell is gone only when the command is no longer waited for.
+/// Returns [`DRAIN_TIME`] after the command has ended.
+async fn drained(ended: &mut watch::Receiver<bool>) {
+    // The channel closes only when the command is no longer waited for.
     let _ = ended.wait_for(|ended| *ended).await;
-    tokio::time::sleep(AFTERMATH).await;
+    tokio::time::sleep(DRAIN_TIME).await;
 }

@@ -1,7 +1,7 @@
-//! Files below a directory that somebody else may write: reached by descriptor, with no link followed.
+//! Safe access to files below a directory that other processes may write.
 //!
-//! Every path is resolved by the kernel in one call that refuses links and `..`, so nothing can be swapped
-//! between a look and an open. What is no regular file is never opened for reading.
+//! The kernel resolves each path in one call that refuses links and `..`, so nothing can be swapped between a check and an
+//! open. Only regular files are opened for reading.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -15,10 +15,10 @@ use rustix::io::Errno;
 
 use crate::review::FileStamp;
 
-/// How often a resolution is tried again when a rename elsewhere disturbed it.
+/// How often a resolution is retried when a concurrent rename disturbed it.
 const TRIES: usize = 64;
 
-/// Opens a directory by its full path, which holds no link.
+/// Opens a directory by its full path, which must contain no link.
 pub(crate) fn root(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat2(rustix::fs::CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
@@ -27,13 +27,13 @@ pub(crate) fn root(path: &Path) -> io::Result<OwnedFd> {
 /// Opens the directory `path` below `root`; an empty path is `root` itself.
 pub(crate) fn directory(root: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    // Without NOFOLLOW, so that a link is told from a file: the former is LOOP, the latter NOTDIR.
+    // Without NOFOLLOW a link fails with LOOP and a file with NOTDIR, so that the two can be distinguished.
     resolve(root, path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
-/// Opens the regular file `path` below `root`; `None` when there is nothing, or something else.
+/// Opens the regular file `path` below `root`; returns `None` when it does not exist or is not a regular file.
 pub(crate) fn regular(root: impl AsFd, path: &Path) -> io::Result<Option<File>> {
-    // Without blocking, or a FIFO would wait for its writer; a socket answers NXIO.
+    // Non-blocking, because opening a FIFO would wait for its writer. A socket fails with NXIO.
     let file = match resolve(root, path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY) {
         Ok(file) => file,
         Err(error) if is_absence(error) || error == Errno::NXIO => return Ok(None),
@@ -43,22 +43,22 @@ pub(crate) fn regular(root: impl AsFd, path: &Path) -> io::Result<Option<File>> 
     Ok(is_regular.then(|| File::from(file)))
 }
 
-/// A handle to whatever is at `path` below `root`, a link itself too: to look at, not to open.
-pub(crate) fn look(root: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
+/// Returns a path descriptor of the entry at `path` below `root`, without following a link. It can be read with fstat only.
+pub(crate) fn path_handle(root: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     resolve(root, path, OFlags::PATH | OFlags::NOFOLLOW)
 }
 
-/// What lies at `path` below `root`, links not followed.
+/// Returns the stamp of the entry at `path` below `root`, without following a link; `None` when it does not exist.
 pub(crate) fn stamp(root: impl AsFd, path: &Path) -> rustix::io::Result<Option<FileStamp>> {
-    match look(root, path) {
+    match path_handle(root, path) {
         Ok(found) => Ok(Some(FileStamp::of(&fstat(&found)?))),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Where the link `path` below `root` points; `None` when there is nothing, or something else.
+/// Returns the target of the link `path` below `root`; `None` when it does not exist or is not a link.
 pub(crate) fn link(root: &OwnedFd, path: &Path) -> io::Result<Option<PathBuf>> {
     let Some(name) = path.file_name() else { return Ok(None) };
     let parent = path.parent().unwrap_or(Path::new(""));
@@ -70,12 +70,12 @@ pub(crate) fn link(root: &OwnedFd, path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Whether the error says that no such file is there, or that a link stands in the way.
+/// Returns whether the error means that the path does not exist or passes through a link.
 pub(crate) fn is_absence(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV)
 }
 
-/// The names in an open directory, but for itself and its parent.
+/// Returns the names in an open directory, without `.` and `..`.
 pub(crate) fn names(directory: &OwnedFd) -> io::Result<impl Iterator<Item = io::Result<CString>>> {
     let entries = Dir::read_from(directory)?;
     Ok(entries.filter_map(|entry| match entry {

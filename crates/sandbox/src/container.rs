@@ -1,20 +1,21 @@
-//! Sandboxes in containers: Docker or Podman, whichever OCI runtime they use, spoken to through their API.
+//! The container backend: sandboxes made by Docker or Podman through their API, with any OCI runtime.
 //!
-//! The engine makes the walls from the same policy that a jail is made from: no network ever, a read-only root, no
-//! capability, limits, a user that is nobody on the host. Inside, our own init takes commands over the one socket
-//! that is mounted, so that commands, files, listeners and ends are the same as in a jail. What an engine cannot
-//! keep is refused by the name of its key. When this process dies the socket closes, and the container with it.
+//! The engine enforces the same policy as a jail: no network, a read-only root, no capabilities, limits, and a user that
+//! does not exist on the host. Our own init runs inside and takes commands over the one mounted socket, so commands,
+//! files, listeners and exits work as in a jail. A policy key that an engine cannot enforce is refused by its name. When
+//! this process dies, the socket closes and the container ends.
 //!
-//! Not here: how a workspace is laid out (`jail::Stage`), and the life of a sandbox that runs (`walled`).
+//! Not here: how a workspace is laid out (`jail::MountLayout`), and the running sandbox (`running`).
 
-mod apart;
-mod body;
 mod bridge;
+mod container_dir;
+mod create_request;
+mod creation_lock;
 mod engine;
-mod owner;
-mod place;
-mod turn;
-mod words;
+mod engine_container;
+mod engine_error;
+mod engine_owner;
+mod own_kernel;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -23,70 +24,72 @@ use std::time::{Duration, SystemTime};
 
 use bollard::models::ContainerCreateBody;
 use jail::{
-    CgroupLimits, CgroupWatch, EngineNamespaces, GuestOrder, GuestSocket, HostUser, Jail, JailPlan, MountLayout,
+    CgroupLimits, CgroupWatch, EngineNamespaces, HostUser, InitSettings, InitSocket, Jail, JailPlan, MountLayout,
     NewJail, Spawner,
 };
 use tokio::net::UnixListener;
 use tokio::sync::OnceCell;
 
-use self::apart::{Ways, cgroup_names, keeper};
-use self::body::{Container, create_body, mounts};
-use self::engine::{Engine, unique};
+use self::container_dir::{ContainerDir, HostScratch};
+use self::create_request::{create_body, mounts};
+use self::engine::{ContainerEngine, unique_name};
 pub use self::engine::{EngineKind, EngineReport};
-use self::place::{Place, Places};
-use self::words::unavailable;
-use crate::jailed::describe;
+use self::engine_container::EngineContainer;
+use self::engine_error::unavailable;
+use self::own_kernel::{PortSockets, cgroup_names, limit_enforcer};
+use crate::blocking::BlockingRunner;
+use crate::host_paths::HostPaths;
+use crate::jail_backend::describe_enforcement;
 use crate::plan::plan;
-use crate::source::Sources;
-use crate::system::System;
-use crate::walled::{Built, Remains, Walled};
+use crate::running::{NewSandbox, RunningSandbox, SandboxResources};
+use crate::system_files::SystemFiles;
 use crate::{
     ExecSpec, OverlayLayers, Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxSpec, limits, refusal,
 };
 
-/// How long an engine may take until the first program of a container runs.
-const START: Duration = Duration::from_secs(60);
-/// Places whose content is the image's: a policy that lets them be read means those.
-const OF_THE_IMAGE: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"];
+/// How long an engine may take to start the first program of a container.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Directories that come from the image. A policy that allows to read them means the image's.
+const IMAGE_DIRECTORIES: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"];
 
-/// The image that the Dockerfile of this project makes.
-const IMAGE: &str = "localhost/vivarium:latest";
+/// The image that this project's Dockerfile builds.
+const DEFAULT_IMAGE: &str = "localhost/vivarium:latest";
 
-/// Which engine to use, and for what.
+/// The engine to use, and how to make containers with it.
 #[derive(Debug, Clone)]
 pub struct ContainerSettings {
-    /// Whose API it is.
+    /// The engine.
     pub kind: EngineKind,
-    /// Where it may listen, the likeliest first.
+    /// Sockets to try, the likeliest first.
     pub sockets: Vec<PathBuf>,
-    /// What containers are made of.
+    /// The image of containers.
     pub image: String,
-    /// Runs once in each new container, before anything else; nothing when empty.
+    /// A command that runs once in each new container, before any other; none when empty.
     pub entrypoint: Vec<String>,
-    /// The OCI runtime, by the name the engine knows it by; its own default when absent.
+    /// The OCI runtime, by the engine's name for it; the engine's default when absent.
     pub runtime: Option<String>,
-    /// Whether an image that is not there is fetched.
+    /// Whether a missing image is pulled.
     pub pull: bool,
 }
 
 impl ContainerSettings {
-    /// An engine where it listens by custom, for everybody and below `runtime_dir` for one user, with the image that
-    /// the Dockerfile of this project makes.
-    pub fn usual(kind: EngineKind, runtime_dir: Option<&Path>) -> Self {
-        let (everybody, own) = match kind {
+    /// Returns settings with the default image and the engine's usual sockets: the system's, and the user's below
+    /// `runtime_dir`.
+    pub fn with_defaults(kind: EngineKind, runtime_dir: Option<&Path>) -> Self {
+        let (system, own) = match kind {
             EngineKind::Docker => ("/var/run/docker.sock", "docker.sock"),
             EngineKind::Podman => ("/run/podman/podman.sock", "podman/podman.sock"),
         };
         let own = runtime_dir.map(|directory| directory.join(own));
-        let mut sockets: Vec<PathBuf> = std::iter::once(PathBuf::from(everybody)).chain(own).collect();
+        let mut sockets: Vec<PathBuf> = std::iter::once(PathBuf::from(system)).chain(own).collect();
         if !rustix::process::geteuid().is_root() {
-            // For root's engine an ordinary user can lay nothing out.
+            // An ordinary user cannot lay out mounts for root's engine, so their own engine comes first.
             sockets.reverse();
         }
-        Self { kind, sockets, image: IMAGE.to_owned(), entrypoint: Vec::new(), runtime: None, pull: false }
+        Self { kind, sockets, image: DEFAULT_IMAGE.to_owned(), entrypoint: Vec::new(), runtime: None, pull: false }
     }
 
-    /// Whether an engine seems to run there.
+    /// Returns whether one of the sockets exists.
     pub(crate) fn is_listening(&self) -> bool {
         self.sockets.iter().any(|socket| socket.exists())
     }
@@ -97,128 +100,144 @@ impl ContainerSettings {
 pub struct ContainerBackend {
     settings: Arc<ContainerSettings>,
     spawner: Arc<Spawner>,
-    engine: Arc<OnceCell<Engine>>,
-    places: Arc<Places>,
+    runner: BlockingRunner,
+    engine: Arc<OnceCell<ContainerEngine>>,
+    scratch: Arc<HostScratch>,
 }
 
 impl ContainerBackend {
-    /// Keeps what containers are given under `scratch`, and clears away what a host that died left there.
+    /// Makes a backend that lays containers' mounts out under `scratch`. Removes what dead hosts left there.
     pub fn new(settings: ContainerSettings, spawner: Arc<Spawner>, scratch: PathBuf) -> Result<Self, SandboxError> {
-        let places = Places::open(scratch).map_err(|source| create("make the directory of containers", source))?;
-        Ok(Self { settings: Arc::new(settings), spawner, engine: Arc::new(OnceCell::new()), places: Arc::new(places) })
+        let scratch =
+            HostScratch::open(scratch).map_err(|source| create("make the directory of containers", source))?;
+        Ok(Self {
+            settings: Arc::new(settings),
+            runner: BlockingRunner::for_spawner(&spawner),
+            spawner,
+            engine: Arc::new(OnceCell::new()),
+            scratch: Arc::new(scratch),
+        })
     }
 
-    /// A spawner forked from this process, which must have one thread: first thing in `main`.
+    /// Forks a spawner from this process, which must have one thread. Call it first in `main`.
     pub fn spawner() -> Result<Arc<Spawner>, SandboxError> {
         Ok(Arc::new(Spawner::fork().map_err(refusal::explain)?))
     }
 
-    /// What the engine is and can keep, or why it cannot be used.
+    /// Returns a report on the engine, or why it cannot be used.
     pub async fn report(&self) -> Result<EngineReport, SandboxError> {
         Ok(self.engine().await?.report())
     }
 
-    /// The engine, once it has answered. What earlier hosts left with it is swept then.
-    async fn engine(&self) -> Result<&Engine, SandboxError> {
+    /// Returns the engine. The first call connects to it and removes containers of dead hosts.
+    async fn engine(&self) -> Result<&ContainerEngine, SandboxError> {
         self.engine
             .get_or_try_init(|| async {
-                let engine = Engine::connect(&self.settings).await?;
-                engine.sweep(&self.places).await;
+                let engine = ContainerEngine::connect(&self.settings).await?;
+                engine.sweep(&self.scratch).await;
                 Ok(engine)
             })
             .await
     }
 
-    async fn make(&self, spec: SandboxSpec) -> Result<Walled, SandboxError> {
+    async fn make(&self, spec: SandboxSpec) -> Result<RunningSandbox, SandboxError> {
         let engine = self.engine().await?;
         engine.ensure_image(&self.settings).await?;
         let kernel = engine.kernel(&self.settings);
-        let kept = limits::keep(&spec.policy, &keeper(kernel, &|controller| engine.keeps(controller)))?;
+        let limits = limits::choose(&spec.policy, &limit_enforcer(kernel, &|controller| engine.enforces(controller)))?;
         let fs = spec.policy.fs();
-        apart::check(kernel, &fs)?;
-        let quarters = engine.quarters()?;
-        let sources = Sources::beside(spec.workspace.as_deref(), &fs.write_paths)?;
-        let plan = plan(&spec, &fs, kept.process, &sources, shown(&fs, &sources)?)?;
-        if plan.names {
+        own_kernel::check(kernel, &fs)?;
+        let namespaces = engine.namespaces()?;
+        let host_paths = HostPaths::new(spec.workspace.as_deref(), &fs.write_paths)?;
+        let plan = plan(&spec, &fs, limits.process, &host_paths, system_files(&fs, &host_paths)?)?;
+        if plan.dns {
             return Err(unavailable(
-                "`net.dns: stub` answers at a port that nobody inside a container may take",
-                "take `net.dns` out of the policy, or use `--backend=jail`",
+                "`net.dns: stub` needs a port that no process inside a container may bind",
+                "remove `net.dns` from the policy, or use `--backend=jail`",
             ));
         }
         let since = SystemTime::now();
-        let (place, mut stage) = self.lay_out(plan.clone(), quarters).await?;
+        let (directory, mut layout) = self.lay_out(plan.clone(), namespaces).await?;
         let lower = plan.workspace.directory().cloned();
-        let (upper, denials) = (stage.upper.take(), spec.policy.file_denials());
+        let (upper, denials) = (layout.upper.take(), spec.policy.file_denials());
         let layers =
             upper.zip(lower).map(|(upper, lower)| OverlayLayers { upper: Arc::new(upper), lower, since, denials });
 
-        let opened = |source| create("open its socket", source);
+        let open_failed = |source| create("open the control socket", source);
         let nofile = spec.policy.limits().nofile;
-        let wanted = Wanted {
-            body: create_body(&self.settings, &kept.group, nofile, mounts(&place, &stage), place.owner()),
-            door: GuestSocket::open(&place.door()).map_err(opened)?,
-            ways: Ways::open(kernel, &place).map_err(opened)?,
-            order: GuestOrder { kernel, process: kept.process },
-            limits: kept.group,
+        let request = ContainerRequest {
+            body: create_body(&self.settings, &limits.group, nofile, mounts(&directory, &layout), directory.owner()),
+            listener: InitSocket::open(&directory.sockets()).map_err(open_failed)?,
+            ports: PortSockets::open(kernel, &directory).map_err(open_failed)?,
+            init: InitSettings { kernel, process: limits.process },
+            limits: limits.group,
         };
-        let mut container = Container::new(engine.clone(), unique(&spec.id), place, stage);
-        let made = match start(&mut container, wanted).await {
+        let mut container = EngineContainer::new(engine.clone(), unique_name(&spec.id), directory, layout);
+        let made = match start(&mut container, request).await {
             Ok(made) => made,
             Err(error) => {
-                // Nobody else knows of it, and who is told of the error may end at once.
-                Box::new(container).clear(self.spawner.is_here()).await;
+                // Released here, because the caller may exit as soon as it gets the error.
+                Box::new(container).release(self.runner).await;
                 return Err(error);
             }
         };
-        let mut effective = kept.effective;
-        describe(&mut effective, fs.workspace_mode, "read-only image + mounts", "no network + seccomp + egress proxy");
+        let mut effective = limits.effective;
+        describe_enforcement(
+            &mut effective,
+            fs.workspace_mode,
+            "read-only image + mounts",
+            "no network + seccomp + egress proxy",
+        );
         effective.insert("cgroup names".to_owned(), cgroup_names(kernel, &made.jail, self.settings.kind));
-        Walled::watch(Built {
+        RunningSandbox::watch(NewSandbox {
             id: spec.id,
             spawner: Arc::clone(&self.spawner),
+            runner: self.runner,
             made,
-            remains: Box::new(container),
+            resources: Box::new(container),
             layers,
             effective,
             policy: spec.policy,
         })
     }
 
-    /// Puts everything that a container is given where the engine can mount it from.
+    /// Lays the plan out as host paths that the engine can mount.
     async fn lay_out(
         &self,
         plan: JailPlan,
-        quarters: Option<EngineNamespaces>,
-    ) -> Result<(Place, MountLayout), SandboxError> {
-        let place = self.places.new_place().map_err(|source| create("make its directory", source))?;
+        namespaces: Option<EngineNamespaces>,
+    ) -> Result<(ContainerDir, MountLayout), SandboxError> {
+        let directory = self.scratch.new_container_dir();
+        let directory = directory.map_err(|source| create("make the directory of the container", source))?;
         let spawner = Arc::clone(&self.spawner);
-        let staged = tokio::task::spawn_blocking(move || {
-            let stage = MountLayout::make(&spawner, &place.stage(), &plan, quarters.as_ref())?;
-            Ok((place, stage))
-        });
-        staged.await.map_err(|_| SandboxError::Gone)?.map_err(refusal::explain)
+        blocking(move || {
+            let layout = MountLayout::make(&spawner, &directory.layout(), &plan, namespaces.as_ref());
+            Ok((directory, layout.map_err(refusal::explain)?))
+        })
+        .await
     }
 
-    /// Runs what the settings want run first in every container.
-    async fn enter(&self, sandbox: &Walled) -> Result<(), SandboxError> {
+    /// Runs the entrypoint of the settings.
+    async fn run_entrypoint(&self, sandbox: &RunningSandbox) -> Result<(), SandboxError> {
         if self.settings.entrypoint.is_empty() {
             return Ok(());
         }
         let command = self.settings.entrypoint.clone();
-        let spec = ExecSpec { command, timeout: Some(START), output_limit: Some(4096), ..ExecSpec::default() };
-        let failed = |said: String| {
-            create(&format!("run its entrypoint `{}`", self.settings.entrypoint.join(" ")), std::io::Error::other(said))
+        let spec = ExecSpec { command, timeout: Some(START_TIMEOUT), output_limit: Some(4096), ..ExecSpec::default() };
+        let failed = |reason: String| {
+            let step = format!("run the entrypoint `{}`", self.settings.entrypoint.join(" "));
+            create(&step, std::io::Error::other(reason))
         };
         let result = crate::run(sandbox, spec, &mut |_, _| {}).await.map_err(|error| failed(error.to_string()))?;
         if result.exit.code == Some(0) {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&result.stderr).trim().to_owned();
+        let stderr = String::from_utf8_lossy(&result.stderr).trim().to_owned();
         Err(failed(match (result.timed_out, result.exit.out_of_memory, result.exit.code) {
-            (true, ..) => format!("it took over {} s: {said}", START.as_secs()),
-            (_, true, _) => format!("it ran out of memory: {said}"),
-            (.., Some(code)) => format!("it ended with code {code}: {said}"),
-            _ => format!("a signal ended it: {said}"),
+            (true, ..) => format!("timed out after {} s: {stderr}", START_TIMEOUT.as_secs()),
+            (_, true, _) => format!("ran out of memory: {stderr}"),
+            (.., Some(code)) => format!("exited with code {code}: {stderr}"),
+            _ => format!("ended by a signal: {stderr}"),
         }))
     }
 }
@@ -231,7 +250,7 @@ impl SandboxBackend for ContainerBackend {
     fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
         Box::pin(async move {
             let sandbox = Box::pin(self.make(spec)).await?;
-            if let Err(error) = self.enter(&sandbox).await {
+            if let Err(error) = self.run_entrypoint(&sandbox).await {
                 sandbox.destroy().await?;
                 return Err(error);
             }
@@ -240,63 +259,65 @@ impl SandboxBackend for ContainerBackend {
     }
 }
 
-/// A container that is to run, and what it will be asked for then.
-struct Wanted {
+/// A container to start, and the settings of its init.
+struct ContainerRequest {
     body: ContainerCreateBody,
-    /// Where its init calls.
-    door: std::os::unix::net::UnixListener,
-    ways: Option<Ways>,
-    order: GuestOrder,
+    /// Accepts the connection of the init.
+    listener: std::os::unix::net::UnixListener,
+    ports: Option<PortSockets>,
+    init: InitSettings,
     limits: CgroupLimits,
 }
 
-/// Has `container` run, with our init as its first program, and looks whether it is what was wanted.
-async fn start(container: &mut Container, wanted: Wanted) -> Result<NewJail, SandboxError> {
+/// Starts `container` with our init as its first program, and checks the result.
+async fn start(container: &mut EngineContainer, request: ContainerRequest) -> Result<NewJail, SandboxError> {
     let engine = container.engine().clone();
-    engine.start(wanted.body, container.name()).await?;
-    let control = wait_for_call(&engine, container, wanted.door).await?;
-    let order = wanted.order;
-    let made = match wanted.ways {
-        None => blocking(move || Jail::adopt(control, &order).map_err(refusal::explain)).await?,
-        Some(ways) => ways.adopt(&engine, container, control, order).await?,
+    engine.start(request.body, container.name()).await?;
+    let control = accept_init(&engine, container, request.listener).await?;
+    let init = request.init;
+    let made = match request.ports {
+        None => blocking(move || Jail::adopt(control, &init).map_err(refusal::explain)).await?,
+        Some(ports) => ports.adopt(&engine, container, control, init).await?,
     };
-    container.watch(CgroupWatch::of(made.jail.pid()));
-    container.check_limits(&wanted.limits)?;
+    container.set_watch(CgroupWatch::of(made.jail.pid()));
+    container.check_limits(&request.limits)?;
     Ok(made)
 }
 
-/// The socket of the init inside, once it has called.
-async fn wait_for_call(
-    engine: &Engine,
-    container: &Container,
-    door: std::os::unix::net::UnixListener,
+/// Waits until the init connects; returns its socket.
+async fn accept_init(
+    engine: &ContainerEngine,
+    container: &EngineContainer,
+    listener: std::os::unix::net::UnixListener,
 ) -> Result<OwnedFd, SandboxError> {
-    let listening = |source| create("listen to the container", source);
-    let door = UnixListener::from_std(door).map_err(listening)?;
+    let failed = |source| create("accept the connection of the init", source);
+    let listener = UnixListener::from_std(listener).map_err(failed)?;
     tokio::select! {
-        called = door.accept() => {
-            let control = called.and_then(|(control, _)| control.into_std()).map_err(listening)?;
-            control.set_nonblocking(false).map_err(listening)?;
+        accepted = listener.accept() => {
+            let control = accepted.and_then(|(control, _)| control.into_std()).map_err(failed)?;
+            control.set_nonblocking(false).map_err(failed)?;
             Ok(control.into())
         }
-        ended = engine.ended(container.name()) => Err(create("start its init", std::io::Error::other(ended))),
-        () = tokio::time::sleep(START) => Err(create("start its init", std::io::ErrorKind::TimedOut.into())),
+        ended = engine.wait_for_end(container.name()) => {
+            Err(create("start the init", std::io::Error::other(ended)))
+        }
+        () = tokio::time::sleep(START_TIMEOUT) => Err(create("start the init", std::io::ErrorKind::TimedOut.into())),
     }
 }
 
-/// What is shown beside the image: who there is, and the host paths that no image has.
-fn shown(fs: &policy::FsPolicy, sources: &Sources) -> Result<System, SandboxError> {
-    let user = HostUser::of_our_sandboxes();
-    let mut system = System::of_user(user.uid(), user.gid());
-    let others = fs.read_paths.iter().filter(|path| !OF_THE_IMAGE.iter().any(|part| path.starts_with(part)));
+/// Returns the files to mount over the image: the user database, and readable host paths that no image has.
+fn system_files(fs: &policy::FsPolicy, host_paths: &HostPaths) -> Result<SystemFiles, SandboxError> {
+    let user = HostUser::for_sandboxes();
+    let mut system = SystemFiles::for_user(user.uid(), user.gid());
+    let others = fs.read_paths.iter().filter(|path| !IMAGE_DIRECTORIES.iter().any(|part| path.starts_with(part)));
     let others: Vec<PathBuf> = others.cloned().collect();
     for path in &others {
-        system.show(path, &others, sources)?;
+        system.add_path(path, &others, host_paths)?;
     }
     Ok(system)
 }
 
-/// Does what may wait for the kernel, or for a container.
+/// Runs blocking work on a blocking thread. A container engine makes the sandbox, so this process may have threads.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
 ) -> Result<T, SandboxError> {

@@ -1,4 +1,4 @@
-//! One command: what to run, and what came of it.
+//! The specification of a command, its result, and running a command to its end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,33 +8,33 @@ use tokio::time::Instant;
 
 use crate::{Sandbox, SandboxError, WindowSize};
 
-/// What to run. The command is a list of words, never a shell line.
+/// A command to run. It is a list of words, never a shell line.
 #[derive(Debug, Clone, Default)]
 pub struct ExecSpec {
-    /// Program and arguments.
+    /// The program and its arguments.
     pub command: Vec<String>,
-    /// Working directory inside; `/workspace` when absent.
+    /// The working directory inside; `/workspace` when absent.
     pub workdir: Option<String>,
     /// The whole environment; a small default when empty.
     pub env: BTreeMap<String, String>,
-    /// Given to its standard input, which is then closed. With `None` the caller of `exec` holds it open.
+    /// The standard input, which is closed afterwards. With `None`, the caller of `exec` holds it open.
     pub stdin: Option<Vec<u8>>,
-    /// Who it runs as inside.
+    /// The user inside.
     pub user: ExecUser,
-    /// A terminal of this size in place of pipes; where there can be none, it is refused.
+    /// The size of a terminal to use in place of pipes. Refused by backends without terminals.
     pub terminal: Option<WindowSize>,
-    /// Wall time before everything is killed.
+    /// The wall time after which the command is killed.
     pub timeout: Option<Duration>,
-    /// Time without output before everything is killed.
+    /// The time without output after which the command is killed.
     pub idle_timeout: Option<Duration>,
-    /// Bytes kept of each of stdout and stderr.
+    /// The most bytes to keep of each of stdout and stderr.
     pub output_limit: Option<usize>,
 }
 
-/// Who a command is inside. A backend that has no such user refuses with [`SandboxError::Unavailable`].
+/// The user of a command. A backend without that user fails with [`SandboxError::Unavailable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExecUser {
-    /// Whoever owns the workspace there: an ordinary user, where there is a wall.
+    /// The owner of the workspace. In a confined sandbox this is an ordinary user.
     #[default]
     Agent,
     /// Root inside.
@@ -44,36 +44,36 @@ pub enum ExecUser {
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProcessExit {
-    /// Its exit code, when it had one.
+    /// The exit code, unless a signal ended the process.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended the process.
     pub signal: Option<i32>,
-    /// Processor time of it and its children, when known; never more than the host gave the sandbox meanwhile.
+    /// Processor time of the process and its children, if known. At most what the host gave the sandbox meanwhile.
     pub cpu_micros: u64,
-    /// Largest resident size, when known.
+    /// The largest resident size, if known.
     pub peak_rss_bytes: u64,
-    /// Whether the kernel ended it because the sandbox was out of memory.
+    /// Whether the kernel killed the process because the sandbox was out of memory.
     pub out_of_memory: bool,
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug, Clone, Default)]
 pub struct ExecResult {
-    /// Its standard output, up to the limit.
+    /// The standard output, up to the limit.
     pub stdout: Vec<u8>,
-    /// Its standard error, up to the limit.
+    /// The standard error, up to the limit.
     pub stderr: Vec<u8>,
-    /// How it ended.
+    /// How the command ended.
     pub exit: ProcessExit,
-    /// Wall time.
+    /// The wall time.
     pub wall: Duration,
-    /// Whether output was cut.
+    /// Whether output over the limit was dropped.
     pub truncated: bool,
-    /// Whether `timeout` or `idle_timeout` ended it.
+    /// Whether `timeout` or `idle_timeout` ended the command.
     pub timed_out: bool,
 }
 
-/// Which of the two outputs.
+/// One of the two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputStream {
     /// Standard output.
@@ -82,16 +82,16 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// Hears output as it comes.
+/// A callback that receives output as it arrives.
 pub type OutputListener<'a> = &'a mut (dyn FnMut(OutputStream, &[u8]) + Send);
 
-/// How long output may still come after the command itself has ended, from what it left running.
-const AFTERMATH: Duration = Duration::from_millis(50);
+/// How long output of background processes is read after the command has ended.
+const DRAIN_TIME: Duration = Duration::from_millis(50);
 
-/// Runs a command to its end, hearing its output as it comes.
+/// Runs a command to its end and passes its output to `listener` as it arrives.
 ///
-/// What is past `output_limit` is read, passed to `listener` and not kept. A timeout ends the command with
-/// everything it started, and the result says so.
+/// Output over `output_limit` is passed to `listener` too, but not kept. A timeout kills the command and everything that
+/// it started, and sets `timed_out`.
 pub async fn run(
     sandbox: &dyn Sandbox,
     mut spec: ExecSpec,
@@ -101,7 +101,7 @@ pub async fn run(
     run_with_input(sandbox, spec, Box::new(input), listener).await
 }
 
-/// The same, with input that comes while the command runs.
+/// Runs a command to its end like [`run`], with input that arrives while the command runs.
 pub async fn run_with_input(
     sandbox: &dyn Sandbox,
     spec: ExecSpec,
@@ -115,45 +115,45 @@ pub async fn run_with_input(
     let stdin = process.stdin.take();
     let mut input = std::pin::pin!(async move {
         if let Some(mut stdin) = stdin {
-            // A command that does not read its input is not an error of ours.
+            // A command may end without reading its input.
             let _ = tokio::io::copy(&mut source, &mut stdin).await;
         }
     });
-    let (mut out, mut err) = (Pipe::new(process.stdout), Pipe::new(process.stderr));
-    let (mut given, mut exit) = (false, None);
+    let (mut out, mut err) = (OutputPipe::new(process.stdout), OutputPipe::new(process.stderr));
+    let (mut input_done, mut exit) = (false, None);
     let mut result = ExecResult::default();
-    let mut last_heard = started;
+    let mut last_output = started;
     while exit.is_none() || out.open || err.open {
         let wake = match exit {
-            Some(_) => Some(last_heard.max(started) + AFTERMATH),
-            None => [timeout.map(|limit| started + limit), idle_timeout.map(|limit| last_heard + limit)]
+            Some(_) => Some(last_output.max(started) + DRAIN_TIME),
+            None => [timeout.map(|limit| started + limit), idle_timeout.map(|limit| last_output + limit)]
                 .into_iter()
                 .flatten()
                 .min(),
         };
         tokio::select! {
-            () = &mut input, if !given => given = true,
+            () = &mut input, if !input_done => input_done = true,
             read = out.read(), if out.open => {
                 out.keep(read, OutputStream::Stdout, limit, listener, &mut result.truncated);
-                last_heard = Instant::now();
+                last_output = Instant::now();
             }
             read = err.read(), if err.open => {
                 err.keep(read, OutputStream::Stderr, limit, listener, &mut result.truncated);
-                last_heard = Instant::now();
+                last_output = Instant::now();
             }
             ended = &mut process.exit, if exit.is_none() => {
                 exit = Some(ended?);
                 result.wall = started.elapsed();
-                last_heard = Instant::now();
+                last_output = Instant::now();
             }
-            // What still holds the pipes outlives the command; it is not waited for.
+            // Background processes may still hold the pipes; they are not waited for.
             () = sleep_until(wake), if exit.is_some() => break,
             () = sleep_until(wake), if exit.is_none() => {
                 result.timed_out = true;
                 (process.kill)();
                 exit = Some((&mut process.exit).await?);
                 result.wall = started.elapsed();
-                last_heard = Instant::now();
+                last_output = Instant::now();
             }
         }
     }
@@ -169,20 +169,20 @@ async fn sleep_until(wake: Option<Instant>) {
     }
 }
 
-/// One of the two outputs, as it is read.
-struct Pipe {
+/// One of the two output streams while it is read.
+struct OutputPipe {
     source: Box<dyn AsyncRead + Send + Unpin>,
     buffer: Vec<u8>,
     kept: Vec<u8>,
     open: bool,
 }
 
-impl Pipe {
+impl OutputPipe {
     fn new(source: Box<dyn AsyncRead + Send + Unpin>) -> Self {
         Self { source, buffer: vec![0; 64 * 1024], kept: Vec::new(), open: true }
     }
 
-    /// Number of bytes read; none at the end and after an error.
+    /// Returns the number of bytes read; zero at the end and after an error.
     async fn read(&mut self) -> usize {
         self.source.read(&mut self.buffer).await.unwrap_or(0)
     }

@@ -1,19 +1,19 @@
-//! Files of a running sandbox's workspace, from outside: what a command inside sees, with the rights it has.
+//! Access from the host to the files of a running sandbox's workspace, with the rights of a command inside.
 //!
-//! Nothing outside the workspace is reached, whatever a path or a link says; nothing is read that `fs.deny_read`
-//! names and nothing changed that `fs.deny_write` does; nothing waits for a FIFO or a device; and content is a
-//! stream with a cap. What is written belongs to the user inside.
+//! No path and no link leads out of the workspace. Files that `fs.deny_read` names are not read, and files that
+//! `fs.deny_write` names are not changed. No call waits for a FIFO or a device. Content is a stream with a size limit.
+//! Written files belong to the sandbox user.
 //!
-//! Not here: what a session changed in the end (`review`), and who may ask (`server`).
+//! Not here: the changes of a session (`review`), and access control for callers (`server`).
 
 mod archive;
-mod bridge;
-mod carry;
-mod draft;
+mod byte_channel;
 mod entry;
 mod error;
+mod move_directory;
 mod on_disk;
 mod path;
+mod pending_file;
 mod view;
 
 use std::future::Future;
@@ -27,53 +27,53 @@ pub use self::entry::{DirectoryListing, FileEntry, FileKind, FileStat};
 pub use self::error::FilesError;
 pub(crate) use self::on_disk::FilesOnDisk;
 
-/// An answer that comes later.
+/// A boxed future of a file operation.
 pub type FilesFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, FilesError>> + Send + 'a>>;
 
-/// Bytes that come as they are read.
+/// A stream of bytes.
 pub type ByteStream = Box<dyn AsyncRead + Send + Unpin>;
 
 /// The workspace of a sandbox.
 ///
-/// A path is relative to the workspace, or absolute and inside `/workspace`; `..` is refused. Links are followed
-/// within the workspace, but for the last name of what is looked at, moved or removed. A sandbox that was
-/// destroyed answers [`FilesError::Gone`]. There are more methods than a port should have: each is one thing that
-/// people do to files, and none can be said by the others in one step.
+/// A path is relative to the workspace, or absolute and inside `/workspace`; `..` is refused. Links are followed within
+/// the workspace, except for the last component in `stat`, `rename` and `remove`. After the sandbox was destroyed, every
+/// method fails with [`FilesError::Gone`]. The trait has more methods than a port should have: each is one file
+/// operation that cannot be expressed by the others in one step.
 pub trait WorkspaceFiles: Send + Sync {
-    /// What is at `path`.
+    /// Returns the metadata of `path`.
     fn stat<'a>(&'a self, path: &'a Path) -> FilesFuture<'a, FileStat>;
-    /// What is in the directory `path`, by name; at most `limit` of it.
+    /// Returns the entries of the directory `path` by name, at most `limit` of them.
     fn list<'a>(&'a self, path: &'a Path, limit: usize) -> FilesFuture<'a, DirectoryListing>;
-    /// The regular file `path`: `range` of it, no more than it has now.
+    /// Returns `range` of the regular file `path`, up to its current size.
     fn read<'a>(&'a self, path: &'a Path, range: ByteRange) -> FilesFuture<'a, FileContent>;
-    /// Makes or replaces the regular file `path`, and the directories to it. Whoever reads it meanwhile has the old
-    /// one or the new one, whole. Over `limit` bytes it is left as it was. Answers how many bytes it has.
+    /// Makes or replaces the regular file `path`, and makes its parent directories. Returns its size. A concurrent reader
+    /// sees the old or the new content, never a mix. Content over `limit` bytes leaves the file unchanged.
     fn write<'a>(&'a self, path: &'a Path, content: ByteStream, limit: u64) -> FilesFuture<'a, u64>;
-    /// Makes the directory `path` and those it is in. One that is there is fine.
+    /// Makes the directory `path` and its parents. An existing directory is not an error.
     fn make_directory<'a>(&'a self, path: &'a Path) -> FilesFuture<'a, ()>;
-    /// Gives what is at `from` the name `to`, making the directories to it.
+    /// Renames `from` to `to`, and makes the parent directories of `to`.
     fn rename<'a>(&'a self, from: &'a Path, to: &'a Path, existing: OnExisting) -> FilesFuture<'a, ()>;
-    /// Removes what is at `path`; what is in a directory only when asked.
+    /// Removes `path`; a directory with entries only if `depth` is recursive.
     fn remove<'a>(&'a self, path: &'a Path, depth: RemovalDepth) -> FilesFuture<'a, ()>;
-    /// A tar archive of the file or directory `path`: regular files, directories and links, without what
-    /// `fs.deny_read` names. A failure on the way is an error of the stream, never a short archive.
+    /// Returns a tar archive of the file or directory `path`: regular files, directories and links, without those that
+    /// `fs.deny_read` names. A later failure is an error of the stream, never a short archive.
     fn pack<'a>(&'a self, path: &'a Path, cap: ArchiveLimit) -> FilesFuture<'a, ByteStream>;
-    /// Unpacks a tar archive into the directory `path`, which is made. Refused are names that leave it or lead
-    /// through links, links that leave it, devices, and what the policy denies; what came before stays.
+    /// Unpacks a tar archive into the directory `path`, which is made. Fails at a name that leaves the directory or passes
+    /// through a link, a link that leaves it, a device, or a path that the policy denies. Earlier entries stay.
     fn unpack<'a>(&'a self, path: &'a Path, archive: ByteStream, cap: ArchiveLimit) -> FilesFuture<'a, UnpackReport>;
 }
 
-/// Which bytes of a file.
+/// A range of bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteRange {
-    /// The first.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// How many, at most.
+    /// The most bytes to read.
     pub limit: u64,
 }
 
 impl ByteRange {
-    /// From the beginning, at most `limit`.
+    /// Returns the range of the first `limit` bytes.
     pub fn first(limit: u64) -> Self {
         Self { offset: 0, limit }
     }
@@ -81,20 +81,20 @@ impl ByteRange {
 
 /// A file that is being read.
 pub struct FileContent {
-    /// The file, when it was opened.
+    /// The file's metadata when it was opened.
     pub stat: FileStat,
-    /// How many bytes come, if nobody shortens the file meanwhile.
+    /// How many bytes are sent, unless the file is shortened meanwhile.
     pub length: u64,
     /// The bytes.
     pub bytes: ByteStream,
 }
 
-/// What becomes of something that has the name already.
+/// What to do when the new name exists already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnExisting {
-    /// It stays, and the call fails.
+    /// Fail, and leave the existing entry.
     Keep,
-    /// It is replaced: a file by a file, an empty directory by a directory.
+    /// Replace the existing entry: a file by a file, an empty directory by a directory.
     Replace,
 }
 
@@ -107,21 +107,21 @@ impl OnExisting {
     }
 }
 
-/// How much of a directory is meant.
+/// Whether a directory is removed with its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemovalDepth {
-    /// Itself.
+    /// Only the entry itself.
     Single,
-    /// And everything in it.
+    /// The directory and everything in it.
     Recursive,
 }
 
-/// How large an archive may be.
+/// The size limits of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArchiveLimit {
-    /// Bytes of all its files.
+    /// The most bytes of all its files together.
     pub bytes: u64,
-    /// Files, directories and links.
+    /// The most files, directories and links.
     pub entries: usize,
 }
 
@@ -131,23 +131,23 @@ impl Default for ArchiveLimit {
     }
 }
 
-/// What came out of an archive.
+/// The result of unpacking an archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnpackReport {
-    /// Files and links, relative to the workspace; the first [`UnpackReport::LISTED`] of them.
+    /// The first [`UnpackReport::MAX_LISTED`] files and links, relative to the workspace.
     pub paths: Vec<PathBuf>,
     /// Whether there were more.
     pub truncated: bool,
-    /// Bytes of all files.
+    /// The bytes of all files together.
     pub bytes: u64,
 }
 
 impl UnpackReport {
-    /// So many paths are told.
-    pub const LISTED: usize = 1000;
+    /// The most paths in a report.
+    pub const MAX_LISTED: usize = 1000;
 
-    fn tell(&mut self, path: PathBuf) {
-        if self.paths.len() < Self::LISTED {
+    fn add_path(&mut self, path: PathBuf) {
+        if self.paths.len() < Self::MAX_LISTED {
             self.paths.push(path);
         } else {
             self.truncated = true;

@@ -1,4 +1,4 @@
-//! What all processes of a sandbox together may use, and how that is kept here.
+//! The choice of how the limits of a policy are enforced on this machine.
 
 use jail::{CgroupController, CgroupLimits, CgroupVersion, ProcessLimits};
 use policy::{EffectivePolicy, EnforcementMeans};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::SandboxError;
 
-/// A limit that needs a cgroup to be kept in full.
+/// A limit that only a cgroup enforces in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LimitKey {
     Memory,
@@ -23,7 +23,7 @@ impl LimitKey {
         }
     }
 
-    /// The next best means where there is no cgroup.
+    /// Returns the weaker means without a cgroup.
     fn weaker(self) -> EnforcementMeans {
         match self {
             Self::Memory | Self::Pids => EnforcementMeans::Rlimit,
@@ -40,42 +40,43 @@ impl LimitKey {
     }
 }
 
-/// By what limits are kept on a machine, or in an engine.
-pub(crate) struct Keeper<'a> {
-    /// A word for the cgroup that keeps it, where there is one.
-    pub(crate) by: &'a dyn Fn(CgroupController) -> Option<String>,
-    /// Why there is none.
-    pub(crate) why: &'a str,
-    /// Whether the cgroup is around a kernel of the sandbox's own, and counts its memory and threads too.
-    pub(crate) around_kernel: bool,
+/// The cgroups that enforce limits on a machine or in a container engine.
+pub(crate) struct LimitEnforcer<'a> {
+    /// Returns the name of the cgroup that enforces a limit; `None` without one.
+    pub(crate) cgroup: &'a dyn Fn(CgroupController) -> Option<String>,
+    /// The beginning of the sentence for a missing cgroup, which ends in "limit memory".
+    pub(crate) missing: &'a str,
+    /// Whether the cgroup contains the container's own kernel, and counts that kernel's memory and threads too.
+    pub(crate) wraps_own_kernel: bool,
 }
 
-/// What such a kernel may need for itself.
+/// Memory that such a kernel may need for itself.
 const KERNEL_BYTES: u64 = 64 << 20;
-/// Threads that it has for itself, and on average for each process.
+/// Threads that such a kernel has for itself.
 const KERNEL_THREADS: u64 = 384;
-const THREADS_A_PROCESS: u64 = 8;
+/// Threads that such a kernel has for each process, on average.
+const THREADS_PER_PROCESS: u64 = 8;
 
-/// How limits are kept on this machine.
-pub(crate) struct Kept {
-    /// By cgroups.
+/// The limits of a sandbox, by the means that enforces them.
+pub(crate) struct ChosenLimits {
+    /// Limits enforced by cgroups.
     pub(crate) group: CgroupLimits,
-    /// By each process apart.
+    /// Limits enforced for each process.
     pub(crate) process: ProcessLimits,
     /// Rows of `policy.effective`.
     pub(crate) effective: Map<String, Value>,
 }
 
-/// What a version of cgroups is called in records.
-pub(crate) fn word(hierarchy: CgroupVersion) -> String {
+/// Returns the name of a cgroup version in events.
+pub(crate) fn version_name(hierarchy: CgroupVersion) -> String {
     if hierarchy == CgroupVersion::V1 { "cgroup1".to_owned() } else { "cgroup2".to_owned() }
 }
 
-/// Chooses a means for each limit: by a cgroup, where the keeper has a word for it. Without one, and without leave to
-/// take a weaker one, it refuses.
-pub(crate) fn keep(policy: &EffectivePolicy, keeper: &Keeper<'_>) -> Result<Kept, SandboxError> {
+/// Chooses a means for each limit: a cgroup where there is one, else the weaker means if the policy accepts it. Fails
+/// when the policy does not.
+pub(crate) fn choose(policy: &EffectivePolicy, enforcer: &LimitEnforcer<'_>) -> Result<ChosenLimits, SandboxError> {
     let (limits, degrade) = (policy.limits(), policy.degrade());
-    let mut kept = Kept {
+    let mut chosen = ChosenLimits {
         group: CgroupLimits::default(),
         process: ProcessLimits { nofile: limits.nofile, ..ProcessLimits::default() },
         effective: Map::new(),
@@ -85,26 +86,28 @@ pub(crate) fn keep(policy: &EffectivePolicy, keeper: &Keeper<'_>) -> Result<Kept
         (LimitKey::Pids, limits.pids, degrade.pids),
         (LimitKey::Cpus, limits.cpu_millis, degrade.cpus),
     ] {
-        let shown = match (keeper.by)(key.controller()) {
-            Some(means) if keeper.around_kernel && key == LimitKey::Pids => kept.within(value, &means),
-            Some(means) => {
-                let allowance = if keeper.around_kernel && key == LimitKey::Memory { KERNEL_BYTES } else { 0 };
-                kept.by_group(key, value, allowance, &means)
+        let description = match (enforcer.cgroup)(key.controller()) {
+            Some(means) if enforcer.wraps_own_kernel && key == LimitKey::Pids => {
+                chosen.limit_pids_in_own_kernel(value, &means)
             }
-            None if key.weaker() <= accepted => kept.by_process(key, value),
-            None => return Err(refused(key, keeper.why)),
+            Some(means) => {
+                let allowance = if enforcer.wraps_own_kernel && key == LimitKey::Memory { KERNEL_BYTES } else { 0 };
+                chosen.limit_by_group(key, value, allowance, &means)
+            }
+            None if key.weaker() <= accepted => chosen.limit_by_process(key, value),
+            None => return Err(refused(key, enforcer.missing)),
         };
-        kept.effective.insert(format!("proc.{}", key.name()), shown);
+        chosen.effective.insert(format!("proc.{}", key.name()), description);
     }
-    kept.effective.insert("proc.disk".into(), row("enforced", "tmpfs", limits.disk_bytes));
-    kept.effective.insert("proc.nofile".into(), row("enforced", "rlimit", limits.nofile));
-    kept.effective.insert("proc.timeout".into(), row("enforced", "host", limits.timeout.as_secs()));
-    kept.effective.insert("proc.output".into(), row("enforced", "host", limits.output_bytes));
-    Ok(kept)
+    chosen.effective.insert("proc.disk".into(), row("enforced", "tmpfs", limits.disk_bytes));
+    chosen.effective.insert("proc.nofile".into(), row("enforced", "rlimit", limits.nofile));
+    chosen.effective.insert("proc.timeout".into(), row("enforced", "host", limits.timeout.as_secs()));
+    chosen.effective.insert("proc.output".into(), row("enforced", "host", limits.output_bytes));
+    Ok(chosen)
 }
 
-impl Kept {
-    fn by_group(&mut self, key: LimitKey, value: u64, allowance: u64, means: &str) -> Value {
+impl ChosenLimits {
+    fn limit_by_group(&mut self, key: LimitKey, value: u64, allowance: u64, means: &str) -> Value {
         match key {
             LimitKey::Memory => self.group.memory_bytes = Some(value.saturating_add(allowance)),
             LimitKey::Pids => self.group.pids = Some(value),
@@ -113,15 +116,15 @@ impl Kept {
         row("enforced", means, value)
     }
 
-    /// That kernel counts processes and threads of a user, who is one and the same in all of the sandbox. Around it the
-    /// group counts threads of the kernel itself: whatever else started too many would end the sandbox as a whole.
-    fn within(&mut self, value: u64, means: &str) -> Value {
+    /// Limits processes in a container with its own kernel, which counts processes and threads of the one user inside. The
+    /// cgroup counts that kernel's own threads: exceeding its limit would end the whole sandbox, so it gets more.
+    fn limit_pids_in_own_kernel(&mut self, value: u64, means: &str) -> Value {
         self.process.processes = Some(value);
-        self.group.pids = Some(value.saturating_mul(THREADS_A_PROCESS).saturating_add(KERNEL_THREADS));
-        row("enforced", &format!("rlimit in its own kernel, and {means} around that"), value)
+        self.group.pids = Some(value.saturating_mul(THREADS_PER_PROCESS).saturating_add(KERNEL_THREADS));
+        row("enforced", &format!("rlimit in the container's own kernel, and {means} around it"), value)
     }
 
-    fn by_process(&mut self, key: LimitKey, value: u64) -> Value {
+    fn limit_by_process(&mut self, key: LimitKey, value: u64) -> Value {
         match key {
             LimitKey::Memory => self.process.data_bytes = Some(value),
             LimitKey::Pids => self.process.processes = Some(value),
@@ -136,10 +139,10 @@ fn row(state: &str, by: &str, value: u64) -> Value {
     json!({"state": state, "by": by, "value": value})
 }
 
-fn refused(key: LimitKey, why: &str) -> SandboxError {
+fn refused(key: LimitKey, missing: &str) -> SandboxError {
     let (name, weaker) = (key.name(), key.weaker().as_str());
     SandboxError::Unavailable {
-        missing: format!("`proc.{name}` cannot be enforced here: {why} limit {name} with"),
+        missing: format!("`proc.{name}` cannot be enforced here: {missing} limit {name}"),
         fix: format!("add `degrade: {{{name}: {weaker}}}` to the policy, or run as root, or delegate a cgroup"),
     }
 }

@@ -1,7 +1,7 @@
-//! Which files of a workspace are hidden.
+//! The search for files of a workspace that a policy denies.
 //!
-//! A hidden file does not exist inside, so it cannot be read under any name. What appears on the host later
-//! is not among these: a sandbox is made over the tree as it is.
+//! A masked file does not exist inside, so it cannot be read under any name. Files that appear on the host after the
+//! sandbox was made are not found.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,26 +9,26 @@ use std::path::{Path, PathBuf};
 use policy::DenyGlobs;
 
 use crate::beneath;
-use crate::tree::{Next, visit};
+use crate::tree::{VisitNext, visit};
 
-/// The paths in `workspace` that `deny` names, relative to it and sorted. What lies in a hidden directory is
-/// hidden with it, and not listed.
-pub fn masks(workspace: &Path, deny: &DenyGlobs) -> io::Result<Vec<PathBuf>> {
+/// Returns the paths in `workspace` that `deny` matches, relative to it and sorted. Entries of a denied directory are not
+/// listed: they are denied with it.
+pub(crate) fn denied_paths(workspace: &Path, deny: &DenyGlobs) -> io::Result<Vec<PathBuf>> {
     if deny.is_empty() {
         return Ok(Vec::new());
     }
     let root = beneath::root(&workspace.canonicalize()?)?;
-    let mut masks = Vec::new();
+    let mut denied = Vec::new();
     visit(&root, Path::new(""), &mut |path, _| {
-        // Its parents were asked about before, or we would not be here.
+        // The parents do not match, because a matching directory is skipped.
         if !deny.matches_entry(path) {
-            return Ok(Next::Enter);
+            return Ok(VisitNext::Enter);
         }
-        masks.push(path.to_owned());
-        Ok(Next::Skip)
+        denied.push(path.to_owned());
+        Ok(VisitNext::Skip)
     })?;
-    masks.sort();
-    Ok(masks)
+    denied.sort();
+    Ok(denied)
 }
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
 
     use policy::{BaseLayer, CeilingLayer, DenyGlobs, PolicySource, effective};
 
-    use super::masks;
+    use super::denied_paths;
 
     fn deny(globs: &str) -> DenyGlobs {
         let source = PolicySource::new("test.yaml", format!("version: 1\nfs:\n  deny_read: [{globs}]\n"));
@@ -61,12 +61,12 @@ mod tests {
 
     #[track_caller]
     fn check(files: &[&str], globs: &str, expected: &[&str]) {
-        let found = masks(tree(files).path(), &deny(globs)).unwrap();
+        let found = denied_paths(tree(files).path(), &deny(globs)).unwrap();
         assert_eq!(found, expected.iter().map(PathBuf::from).collect::<Vec<_>>());
     }
 
     #[test]
-    fn what_is_denied_is_found_wherever_it_lies() {
+    fn denied_files_are_found_at_any_depth() {
         check(
             &[".env", "src/.env.local", "src/main.rs", "a/b/c/key.pem", "env"],
             "'**/.env', '**/.env.*', '**/*.pem'",
@@ -76,32 +76,32 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_directory_hides_what_is_in_it() {
+    fn entries_of_a_denied_directory_are_not_listed() {
         check(&["secrets/a/.env", "secrets/b", "public/.env"], "'secrets/**', '**/.env'", &["public/.env", "secrets"]);
     }
 
     #[test]
-    fn links_are_hidden_by_name_and_not_followed() {
+    fn links_are_matched_by_name_and_not_followed() {
         let outside = tree(&["deep/.env"]);
         let directory = tree(&["real/.env"]);
         symlink(outside.path(), directory.path().join("out")).unwrap();
         symlink("real", directory.path().join("in")).unwrap();
         symlink("nowhere", directory.path().join(".env")).unwrap();
         symlink(".", directory.path().join("self")).unwrap();
-        let found = masks(directory.path(), &deny("'**/.env'")).unwrap();
+        let found = denied_paths(directory.path(), &deny("'**/.env'")).unwrap();
         assert_eq!(found, [Path::new(".env"), Path::new("real/.env")]);
     }
 
     #[test]
-    fn names_need_not_be_text() {
+    fn names_that_are_not_utf8_are_matched() {
         let directory = tree(&[]);
         let name = OsStr::from_bytes(b"\xff.pem");
         fs::write(directory.path().join(name), "x").unwrap();
-        assert_eq!(masks(directory.path(), &deny("'**/*.pem'")).unwrap(), [Path::new(name)]);
+        assert_eq!(denied_paths(directory.path(), &deny("'**/*.pem'")).unwrap(), [Path::new(name)]);
     }
 
     #[test]
-    fn a_hundred_thousand_files_are_looked_at_in_a_blink() {
+    fn a_hundred_thousand_files_are_searched_quickly() {
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         for number in 0..1000 {
             let part = directory.path().join(format!("package{number}/src"));
@@ -112,9 +112,9 @@ mod tests {
         }
         fs::File::create(directory.path().join("package500/src/.env")).unwrap();
         let deny = deny("'**/.env', '**/.env.*', '**/*.pem', '**/id_*'");
-        let begun = Instant::now();
-        assert_eq!(masks(directory.path(), &deny).unwrap(), [Path::new("package500/src/.env")]);
-        // A tenth of this without optimisation and alone on a machine.
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        let started = Instant::now();
+        assert_eq!(denied_paths(directory.path(), &deny).unwrap(), [Path::new("package500/src/.env")]);
+        // An unoptimised build on an idle machine takes a tenth of this.
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     }
 }

@@ -1,7 +1,7 @@
-//! What an overlay workspace holds that the host does not.
+//! The layers of an overlay workspace, and the changes that they hold.
 //!
-//! The upper layer was written by the sandbox: nothing in it is trusted. It is walked by descriptor, no
-//! link is followed, and only the names and kinds of things are believed.
+//! The sandbox wrote the upper layer, so nothing in it is trusted. It is walked by descriptor without following links, and
+//! only names and file types are used.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,57 +13,57 @@ use policy::FileDenials;
 use serde::{Deserialize, Serialize};
 
 use crate::beneath;
-use crate::review::walk::touched;
+use crate::review::upper_walk::touched_paths;
 
 /// The two layers of a workspace.
 #[derive(Debug, Clone)]
 pub struct OverlayLayers {
-    /// Holds what was written; it outlives the sandbox.
+    /// The layer that holds the changes; it outlives the sandbox.
     pub upper: Arc<OwnedFd>,
     /// The directory on the host.
     pub lower: PathBuf,
     /// When the sandbox was made.
     pub since: SystemTime,
-    /// What its policy denies: no change of these is ever applied.
+    /// The file denials of the policy. Changes of denied files are never applied.
     pub denials: FileDenials,
 }
 
-/// One path that is not as on the host.
+/// One path that differs from the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkspaceChange {
     /// Relative to the workspace.
     pub path: PathBuf,
-    /// What happened to it.
+    /// The kind of change.
     pub kind: ChangeKind,
 }
 
-/// What happened to a path.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
-    /// It is gone.
+    /// The path was deleted.
     Deleted,
-    /// It is new.
+    /// The path is new.
     Added,
-    /// It has other content or another kind.
+    /// The path has other content or another file type.
     Modified,
 }
 
 impl OverlayLayers {
-    /// Every path that was touched, deletions first, then by path. A directory that only holds changes is
-    /// none; what was deleted with its directory is listed path by path. A file that was only opened for
-    /// writing is among them: telling it apart means reading it, as `SavedChanges::save` does.
+    /// Returns every path that was touched, deletions first, then by path. A directory that only contains changes is not
+    /// listed; entries of a deleted directory are listed one by one. Files that were only opened for writing are included:
+    /// finding them would mean to read them, as `SavedChanges::save` does.
     pub fn changes(&self) -> io::Result<Vec<WorkspaceChange>> {
-        let touched = touched(&self.upper, &beneath::root(&self.lower)?)?;
+        let touched = touched_paths(&self.upper, &beneath::root(&self.lower)?)?;
         Ok(touched.into_iter().map(|touched| WorkspaceChange { path: touched.path, kind: touched.kind }).collect())
     }
 
-    /// Content of a changed path as the sandbox left it; `None` when it is no regular file there.
+    /// Returns the content of a path in the sandbox, at most `limit` bytes; `None` when it is not a regular file.
     pub fn after(&self, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
         read(&*self.upper, path, limit)
     }
 
-    /// Content of a path on the host; `None` when it is no regular file there.
+    /// Returns the content of a path on the host, at most `limit` bytes; `None` when it is not a regular file.
     pub fn before(&self, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
         read(beneath::root(&self.lower)?, path, limit)
     }

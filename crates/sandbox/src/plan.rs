@@ -1,4 +1,4 @@
-//! What a sandbox is made of, from what a session asks for and its policy allows.
+//! The plan of a sandbox, made from the spec of a session and its policy.
 
 use std::path::Path;
 
@@ -6,37 +6,38 @@ use base::DEPENDENCIES;
 use jail::{BindMount, JailPlan, ProcessLimits, WorkspacePlan};
 use policy::{DenyGlobs, DnsMode, WorkspaceMode};
 
-use crate::source::Sources;
-use crate::system::System;
-use crate::{SandboxError, SandboxSpec, masks};
+use crate::host_paths::HostPaths;
+use crate::mask::denied_paths;
+use crate::system_files::SystemFiles;
+use crate::{SandboxError, SandboxSpec};
 
-/// So many files of a bind workspace are held, each by a mount of its own.
+/// The most denied files of a bind workspace. Each needs a mount.
 const MAX_GUARDED: usize = 4096;
-/// One file for so many bytes that can be written: what ext4 gives.
+/// The size of the writable space for each file that it may hold; the default of ext4.
 const BYTES_PER_INODE: u64 = 16 * 1024;
 
-/// The plan of one sandbox. Every host path in it is without links: the jail follows none.
+/// Returns the plan of one sandbox. Its host paths contain no links, because the jail follows none.
 pub(crate) fn plan(
     spec: &SandboxSpec,
     fs: &policy::FsPolicy,
     process: ProcessLimits,
-    sources: &Sources,
-    mut system: System,
+    host_paths: &HostPaths,
+    mut system: SystemFiles,
 ) -> Result<JailPlan, SandboxError> {
     let limits = spec.policy.limits();
     for path in &fs.write_paths {
         system.binds.push(BindMount {
-            source: sources.find("`fs.write`", path)?,
+            source: host_paths.find("`fs.write`", path)?,
             target: path.clone(),
             writable: true,
         });
     }
     for (source, target) in &spec.mounts {
-        let key = if target == Path::new(DEPENDENCIES) { "`--deps`" } else { "what an agent needs" };
-        system.binds.push(BindMount { source: sources.find(key, source)?, target: target.clone(), writable: false });
+        let key = if target == Path::new(DEPENDENCIES) { "`--deps`" } else { "a mount of the agent" };
+        system.binds.push(BindMount { source: host_paths.find(key, source)?, target: target.clone(), writable: false });
     }
     if spec.policy.dns_mode() == DnsMode::Stub {
-        system.ask_for_names();
+        system.use_name_server();
     }
     system.files.extend(spec.files.iter().cloned());
     Ok(JailPlan {
@@ -44,8 +45,8 @@ pub(crate) fn plan(
         binds: system.binds,
         links: system.links,
         files: system.files,
-        names: spec.policy.dns_mode() == DnsMode::Stub,
-        workspace: workspace_plan(sources.workspace(), fs)?,
+        dns: spec.policy.dns_mode() == DnsMode::Stub,
+        workspace: workspace_plan(host_paths.workspace(), fs)?,
         disk_bytes: limits.disk_bytes,
         disk_inodes: (limits.disk_bytes / BYTES_PER_INODE).max(1024),
         process,
@@ -56,33 +57,33 @@ pub(crate) fn plan(
 fn workspace_plan(directory: Option<&Path>, fs: &policy::FsPolicy) -> Result<WorkspacePlan, SandboxError> {
     let Some(directory) = directory else { return Ok(WorkspacePlan::Empty) };
     let directory = directory.to_owned();
-    let found = |denied: &DenyGlobs| {
-        masks(&directory, denied).map_err(|source| SandboxError::Create {
-            step: format!("look for what is denied in `{}`", directory.display()),
+    let find = |denied: &DenyGlobs| {
+        denied_paths(&directory, denied).map_err(|source| SandboxError::Create {
+            step: format!("look for denied files in `{}`", directory.display()),
             source,
         })
     };
-    let hidden = found(&fs.deny_read)?;
+    let hidden = find(&fs.deny_read)?;
     Ok(match fs.workspace_mode {
         WorkspaceMode::Overlay => WorkspacePlan::Overlay { masks: hidden, directory },
         WorkspaceMode::Readonly => WorkspacePlan::ReadOnly { masks: hidden, directory },
         WorkspaceMode::Bind => {
-            let kept = found(&fs.deny_write)?;
-            guardable(hidden.len() + kept.len())?;
-            WorkspacePlan::Bind { hidden, kept, directory }
+            let protected = find(&fs.deny_write)?;
+            check_guarded_count(hidden.len() + protected.len())?;
+            WorkspacePlan::Bind { hidden, protected, directory }
         }
     })
 }
 
-/// Fails where more is denied than can be held, file by file.
-fn guardable(files: usize) -> Result<(), SandboxError> {
+/// Fails when more files are denied than can have a mount.
+fn check_guarded_count(files: usize) -> Result<(), SandboxError> {
     if files <= MAX_GUARDED {
         return Ok(());
     }
     Err(SandboxError::Unavailable {
         missing: format!(
-            "`fs.workspace: bind` holds `fs.deny_read` and `fs.deny_write` by a mount a file, and {files} files are \
-             denied: more than {MAX_GUARDED}"
+            "`fs.workspace: bind` needs a mount for each file that `fs.deny_read` and `fs.deny_write` name: {files} \
+             files are denied, the limit is {MAX_GUARDED}"
         ),
         fix: "set `fs.workspace: overlay`, or deny whole directories".to_owned(),
     })

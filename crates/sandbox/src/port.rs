@@ -1,4 +1,4 @@
-//! The port: what every backend must offer.
+//! The sandbox port: the traits that every backend implements.
 
 use std::fmt;
 use std::future::Future;
@@ -13,77 +13,77 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{ExecSpec, OverlayLayers, ProcessExit, WindowSize, WorkspaceFiles};
 
-/// Where a command inside finds the model gateway, in every backend.
+/// The address of the model gateway inside every sandbox.
 pub const MODEL_URL: &str = "http://127.0.0.1:18080";
 
-/// An answer that comes later; boxed, so that backends can be chosen at run time.
+/// A boxed future, so that backends can be chosen at run time.
 pub type SandboxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SandboxError>> + Send + 'a>>;
 
 /// Makes sandboxes.
 pub trait SandboxBackend: Send + Sync {
-    /// Its name in records and on the command line.
+    /// Returns the backend's name in events and on the command line.
     fn name(&self) -> &'static str;
-    /// Makes a sandbox as `spec` says, or fails with what is missing. Never a weaker one.
+    /// Makes a sandbox as `spec` says. Fails when the machine cannot enforce the policy; never makes a weaker sandbox.
     fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>>;
 }
 
-/// A place where commands run, and nothing leaves but what its spec names.
+/// An isolated place in which commands run. Only what its policy allows leaves it.
 pub trait Sandbox: Send + Sync {
-    /// Its name in records.
+    /// Returns the sandbox's id in events.
     fn id(&self) -> &str;
-    /// A listener on one of the two ports inside; `None` once taken, or where there is none.
+    /// Returns the listener on one of the two ports inside; `None` when it was taken before or does not exist.
     fn take_listener(&self, port: SandboxPort) -> Option<TcpListener>;
-    /// What is asked for names inside, by stream and by datagram; `None` once taken, or where nobody is asked.
-    fn take_names(&self) -> Option<(TcpListener, UdpSocket)>;
+    /// Returns the TCP and UDP sockets of the name server inside; `None` when taken before or without a name server.
+    fn take_dns_sockets(&self) -> Option<(TcpListener, UdpSocket)>;
     /// Starts a command.
     fn exec(&self, spec: ExecSpec) -> SandboxFuture<'_, SandboxProcess>;
-    /// The files of its workspace.
+    /// Returns the files of the workspace.
     fn files(&self) -> &dyn WorkspaceFiles;
-    /// What is enforced here, key by key, and by what; the data of `policy.effective`.
+    /// Returns for each policy key whether and by what it is enforced: the data of `policy.effective`.
     fn effective(&self) -> serde_json::Value;
-    /// What an overlay workspace is made of, to see what changed; `None` for every other mode.
+    /// Returns the layers of an overlay workspace; `None` for every other mode.
     fn layers(&self) -> Option<OverlayLayers>;
-    /// Ends every process inside and frees everything. Returns when all are dead; twice is no error.
+    /// Kills every process inside and frees all resources. Returns when all processes have ended. May be called twice.
     fn destroy(&self) -> SandboxFuture<'_, ()>;
 }
 
-/// The two ways out of a sandbox.
+/// A port inside a sandbox that leads to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SandboxPort {
     /// The model gateway.
     Models,
-    /// Everything else that is allowed.
+    /// The egress proxy.
     Egress,
 }
 
-/// What a sandbox is made of.
+/// The specification of a sandbox.
 #[derive(Debug, Clone)]
 pub struct SandboxSpec {
-    /// Unique among those alive.
+    /// The id, unique among running sandboxes.
     pub id: String,
-    /// The directory at `/workspace`; an empty one when there is none.
+    /// The host directory at `/workspace`; an empty directory when absent.
     pub workspace: Option<PathBuf>,
     /// Read-only mounts: host path and path inside.
     pub mounts: Vec<(PathBuf, PathBuf)>,
     /// Files placed before the first command: path inside and content.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// What is allowed in it.
+    /// The policy to enforce.
     pub policy: Arc<EffectivePolicy>,
 }
 
 /// A running command.
 pub struct SandboxProcess {
-    /// Its standard input; drop it to close.
+    /// The standard input; drop it to close.
     pub stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
-    /// Its standard output.
+    /// The standard output.
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
-    /// Its standard error.
+    /// The standard error.
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
-    /// Says that the window of its terminal has another size; without a terminal this does nothing.
+    /// Resizes the terminal; does nothing without one.
     pub resize: Box<dyn Fn(WindowSize) + Send + Sync>,
-    /// Ends the command and everything it started.
+    /// Kills the command and everything that it started.
     pub kill: Box<dyn Fn() + Send + Sync>,
-    /// Comes when it ended.
+    /// Resolves when the command has ended.
     pub exit: Pin<Box<dyn Future<Output = Result<ProcessExit, SandboxError>> + Send>>,
 }
 
@@ -93,15 +93,15 @@ impl fmt::Debug for SandboxProcess {
     }
 }
 
-/// Why a sandbox or a command in it failed.
+/// An error of making a sandbox or running a command in it.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// The machine cannot enforce what was asked.
+    /// This machine cannot enforce the policy.
     #[error("{missing}")]
     Unavailable {
-        /// What is missing, in a sentence.
+        /// A sentence that says what is missing.
         missing: String,
-        /// A line that can be pasted to enable it.
+        /// A command or policy change that fixes it.
         fix: String,
     },
     /// Making the sandbox failed.
@@ -109,23 +109,23 @@ pub enum SandboxError {
     Create {
         /// The step that failed.
         step: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// The gateway's address is taken, or cannot be listened on.
+    /// The gateway's address is in use, or cannot be bound.
     #[error("the gateway cannot listen on {address}")]
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// There is no such program inside.
+    /// The program does not exist inside.
     #[error("`{0}` is not in the sandbox")]
     NotFound(String),
-    /// The program is there but cannot be run.
+    /// The program exists but cannot be executed.
     #[error("`{0}` cannot be executed in the sandbox")]
     NotExecutable(String),
     /// Starting or waiting for a command failed.
@@ -133,7 +133,7 @@ pub enum SandboxError {
     Exec {
         /// The step that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -143,7 +143,7 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
-    /// Stable identifier for clients, of an error that came while the sandbox was made.
+    /// Returns the stable error code for an error of making a sandbox.
     pub fn code(&self) -> ProblemCode {
         match self {
             Self::Bind { .. } => ProblemCode::ProxyBindError,

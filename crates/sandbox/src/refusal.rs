@@ -1,4 +1,4 @@
-//! What the kernel refused while a sandbox was made: in a sentence, with a line to paste that mends it.
+//! Explanations of jail errors, with a command that fixes the cause where there is one.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -9,11 +9,11 @@ use rustix::io::Errno;
 
 use crate::SandboxError;
 
-/// Says what to do where the kernel refused one of the first steps.
+/// Converts a jail error, adding a fix where the kernel refused one of the first steps.
 pub(crate) fn explain(error: JailError) -> SandboxError {
     match error {
         JailError::Setup { step: SetupStep::CloneNamespaces | SetupStep::MapIds, source, .. } => no_namespaces(&source),
-        // The mapping of a workspace's owner is a user namespace too.
+        // Mapping the owner of a workspace needs a user namespace too.
         JailError::Setup { step: SetupStep::IdMapWorkspace, source, .. } if is(&source, Errno::NOSPC) => {
             no_namespaces(&source)
         }
@@ -21,7 +21,7 @@ pub(crate) fn explain(error: JailError) -> SandboxError {
         JailError::Setup { step: SetupStep::BindListeners, subject, source } if subject == DNS_PORT.to_string() => {
             SandboxError::Unavailable {
                 missing: format!("`net.dns: stub` needs port {DNS_PORT} inside, which cannot be bound here ({source})"),
-                fix: "set `net.dns: none`, or run in another backend".to_owned(),
+                fix: "set `net.dns: none`, or use another backend".to_owned(),
             }
         }
         JailError::Setup { step: SetupStep::BindListeners, subject, source } => match subject.parse() {
@@ -40,7 +40,7 @@ fn is(error: &io::Error, errno: Errno) -> bool {
     Errno::from_io_error(error) == Some(errno)
 }
 
-/// User namespaces cannot be made: by number, or by a rule of the distribution.
+/// Returns the error for user namespaces that cannot be made: their number is limited, or the distribution forbids them.
 fn no_namespaces(source: &io::Error) -> SandboxError {
     let fix = if is(source, Errno::NOSPC) || namespaces_are_forbidden() {
         "sudo sysctl -w user.max_user_namespaces=15000"
@@ -48,18 +48,18 @@ fn no_namespaces(source: &io::Error) -> SandboxError {
         "sudo sysctl -e -w kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0"
     };
     SandboxError::Unavailable {
-        missing: format!("this machine does not let this user make user namespaces ({source})"),
+        missing: format!("this user may not make user namespaces on this machine ({source})"),
         fix: fix.to_owned(),
     }
 }
 
-/// Root of a container or of another user namespace is not root of the machine: it may not even copy a mount.
+/// Returns the error for a caller that is root only in a container or user namespace, and may not clone mounts.
 fn no_mounts(source: &io::Error) -> SandboxError {
     if namespaces_are_forbidden() {
         return no_namespaces(source);
     }
     SandboxError::Unavailable {
-        missing: format!("this process is root inside a container that does not let it mount ({source})"),
+        missing: format!("this process is root in a container that does not allow mounts ({source})"),
         fix:
             "docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined IMAGE \
               viv doctor"

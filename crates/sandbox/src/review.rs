@@ -1,33 +1,33 @@
-//! Review of an overlay workspace: what changed, kept after the sandbox is gone, and applied to the host.
+//! Review of an overlay workspace: saves the changes, shows them, and applies them to the host.
 //!
-//! The upper layer and everything saved from it was written by the sandbox and is not trusted. Nothing
-//! reaches the host but what `apply` writes, path by path, after every path of it was found allowed.
+//! The sandbox wrote the upper layer and everything saved from it, so neither is trusted. Only `apply` writes to the host,
+//! path by path, after every path was checked.
 //!
-//! Not here: printing, what is denied (`policy`), how the layers come to be (`jail`).
+//! Not here: printing, the denials (`policy`), and how the layers are made (`jail`).
 
 mod apply;
+mod apply_journal;
 mod change;
-mod contents;
+mod content_store;
 mod diff;
-mod journal;
-mod lock;
-pub(crate) mod lossless;
+mod file_stamp;
+pub(crate) mod json_path;
 mod manifest;
 mod render;
 mod restore;
 mod save;
+mod save_lock;
 mod saved;
-mod stamp;
-pub(crate) mod walk;
+pub(crate) mod upper_walk;
 
 pub use apply::{
-    ApplyError, ApplyReport, HostDifference, RefusalReason, RefusedPath, WriteRules, apply, denying, finish, undo,
+    ApplyError, ApplyReport, HostDifference, RefusalReason, RefusedPath, WriteRules, apply, denying_rule, finish, undo,
 };
 pub use change::{SavedChange, SavedEntry, UnsavedReason};
-pub use lossless::quoted;
+pub use file_stamp::FileStamp;
+pub use json_path::quoted;
 pub use render::{render_diff, render_stat, visible};
 pub use saved::{ChangeStat, LineCount, SavedChanges, discard};
-pub use stamp::FileStamp;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
-//! A terminal inside a sandbox, and its other end outside.
+//! Terminals of commands, made in the sandbox's own instance of devpts.
 //!
-//! The pair belongs to the sandbox's own instance of devpts. No terminal of the caller ever goes inside: what is
-//! written there comes out as bytes, and whoever shows them decides what they may do.
+//! The caller's terminal is never passed inside. Output comes out as bytes, and the caller decides which of them reach its
+//! own terminal.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,23 +15,23 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe;
 
-/// How large a terminal is, in letters.
+/// The size of a terminal in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowSize {
-    /// Lines.
+    /// The number of lines.
     pub rows: u16,
-    /// Letters a line.
+    /// The number of characters in a line.
     pub columns: u16,
 }
 
 impl WindowSize {
-    /// As the init inside takes it.
+    /// Returns the size as a pair, which init takes.
     pub(crate) fn rows_and_columns(self) -> (u16, u16) {
         (self.rows, self.columns)
     }
 }
 
-/// Makes a terminal in the devpts instance `terminals`: the end outside, and the one for the command.
+/// Makes a terminal in the devpts instance `terminals`; returns the host's end and the command's end.
 pub(crate) fn open(terminals: &OwnedFd, size: WindowSize) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let master = openat(terminals, "ptmx", flags, Mode::empty())?;
@@ -41,18 +41,18 @@ pub(crate) fn open(terminals: &OwnedFd, size: WindowSize) -> io::Result<(OwnedFd
     Ok((master, slave))
 }
 
-/// The end of a terminal that stays outside, in two halves: where is typed, and where is shown.
-pub(crate) fn halves(master: &OwnedFd) -> io::Result<(pipe::Sender, Shown)> {
+/// Splits the host's end of a terminal into its input and its output.
+pub(crate) fn halves(master: &OwnedFd) -> io::Result<(pipe::Sender, TerminalOutput)> {
     fcntl_setfl(master, OFlags::RDWR | OFlags::NONBLOCK)?;
-    // No pipe, but read and written as one.
-    let typed = pipe::Sender::from_owned_fd_unchecked(master.try_clone()?)?;
-    let shown = pipe::Receiver::from_owned_fd_unchecked(master.try_clone()?)?;
-    Ok((typed, Shown(shown)))
+    // A terminal is not a pipe, but is read and written in the same way.
+    let input = pipe::Sender::from_owned_fd_unchecked(master.try_clone()?)?;
+    let output = pipe::Receiver::from_owned_fd_unchecked(master.try_clone()?)?;
+    Ok((input, TerminalOutput(output)))
 }
 
-/// Tells the programs inside that the window has another size.
+/// Sets the window size and notifies the programs inside.
 pub(crate) fn resize(master: &OwnedFd, size: WindowSize) {
-    // A terminal that is gone has no size.
+    // This fails only when the terminal is gone.
     let _ = tcsetwinsize(master, size.into());
 }
 
@@ -62,17 +62,17 @@ impl From<WindowSize> for Winsize {
     }
 }
 
-/// What a terminal shows.
-pub(crate) struct Shown(pipe::Receiver);
+/// The output of a terminal.
+pub(crate) struct TerminalOutput(pipe::Receiver);
 
-impl AsyncRead for Shown {
+impl AsyncRead for TerminalOutput {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match ready!(Pin::new(&mut self.0).poll_read(context, buffer)) {
-            // Nobody has the other end open any more.
+            // `IO`: no process has the other end open, which is the end of the output.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::IO) => Poll::Ready(Ok(())),
             read => Poll::Ready(read),
         }

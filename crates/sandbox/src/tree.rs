@@ -1,4 +1,4 @@
-//! A walk over a directory tree by descriptor, with no link followed.
+//! A walk over a directory tree by descriptor, which follows no link.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,26 +11,26 @@ use rustix::io::Errno;
 
 use crate::beneath;
 
-/// What to do with a directory that was met.
+/// Whether the walk enters a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Look into it.
+pub(crate) enum VisitNext {
+    /// Walk its entries.
     Enter,
-    /// Leave it out.
+    /// Skip its entries.
     Skip,
 }
 
-/// Names longer than this cannot be reached in one call.
+/// The longest path that can be opened in one call.
 const MAX_PATH_BYTES: usize = 3800;
-/// So much of the end of such a name is told: a page of it tells nobody more.
-const TOLD_CHARS: usize = 60;
+/// How many characters of a long path an error shows.
+const SHOWN_CHARS: usize = 60;
 
-/// Calls `each` for everything below `top`, itself below `root`, with paths relative to `root`. What this
-/// user cannot read is passed over: a sandbox of the same user cannot either.
+/// Calls `each` for everything below `top`, a path below `root`, with paths relative to `root`. Directories that this user
+/// cannot read are skipped: a sandbox of the same user cannot read them either.
 pub(crate) fn visit(
     root: &OwnedFd,
     top: &Path,
-    each: &mut dyn FnMut(&Path, FileType) -> io::Result<Next>,
+    each: &mut dyn FnMut(&Path, FileType) -> io::Result<VisitNext>,
 ) -> io::Result<()> {
     let mut open = vec![top.to_owned()];
     while let Some(path) = open.pop() {
@@ -41,7 +41,7 @@ pub(crate) fn visit(
         };
         read(&directory, &path, &mut |path, kind| {
             let next = each(&path, kind)?;
-            if kind != FileType::Directory || next == Next::Skip {
+            if kind != FileType::Directory || next == VisitNext::Skip {
                 return Ok(());
             }
             if path.as_os_str().len() > MAX_PATH_BYTES {
@@ -54,10 +54,10 @@ pub(crate) fn visit(
     Ok(())
 }
 
-/// The end of a long path, which tells more than its beginning.
+/// Returns the end of a long path, which is more specific than its beginning.
 fn end_of(path: &Path) -> String {
     let path = path.to_string_lossy();
-    match path.char_indices().rev().nth(TOLD_CHARS) {
+    match path.char_indices().rev().nth(SHOWN_CHARS) {
         Some((start, _)) => format!("…{}", &path[start..]),
         None => path.into_owned(),
     }
@@ -71,7 +71,7 @@ fn read(directory: &OwnedFd, path: &Path, each: &mut dyn FnMut(PathBuf, FileType
             continue;
         }
         let kind = match entry.file_type() {
-            // Not every file system tells.
+            // Some file systems do not report the type.
             FileType::Unknown => match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => FileType::from_raw_mode(stat.st_mode),
                 Err(Errno::NOENT) => continue,
@@ -91,20 +91,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_that_is_nested_too_deep_is_told_in_a_line() {
+    fn error_for_deep_nesting_shows_the_end_of_the_path() {
         let directory = tempfile::tempdir().unwrap();
         let root = beneath::root(&directory.path().canonicalize().unwrap()).unwrap();
         let deep = vec!["ü".repeat(100); 18].join("/");
         fs::create_dir_all(directory.path().join(&deep)).unwrap();
         let inner = beneath::directory(&root, Path::new(&deep)).unwrap();
         rustix::fs::mkdirat(&inner, format!("{}-the-end", "ü".repeat(95)), rustix::fs::Mode::RWXU).unwrap();
-        let refused = visit(&root, Path::new(""), &mut |_, _| Ok(Next::Enter)).unwrap_err().to_string();
+        let refused = visit(&root, Path::new(""), &mut |_, _| Ok(VisitNext::Enter)).unwrap_err().to_string();
         assert!(refused.starts_with("`…ü") && refused.ends_with("ü-the-end` is nested too deep"), "{refused}");
         assert!(refused.chars().count() < 100, "{refused}");
     }
 
     #[test]
-    fn a_short_path_is_told_whole() {
+    fn short_path_is_shown_whole() {
         assert_eq!(end_of(Path::new("a/b")), "a/b");
     }
 }

@@ -1,12 +1,11 @@
-//! Commands on the host itself: no wall at all, for where there can be none and somebody said so.
+//! The unconfined backend: commands run on the host without confinement, for users who ask for it.
 //!
-//! Nothing is enforced and `effective` says it, key by key. What would need a wall to be true (an overlay,
-//! a read-only workspace) is refused. All a sandbox of this kind still keeps is the promise that its
-//! processes die with it: all that descend from a command that still runs.
+//! Nothing is enforced, and `effective` says so for each key. An overlay or read-only workspace is refused, because it
+//! would need confinement. Destroying a sandbox still kills its processes: all descendants of commands that still run.
 
-mod descent;
-mod group;
-mod names;
+mod path_map;
+mod process_group;
+mod process_tree;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -20,9 +19,9 @@ use rustix::process::Pid;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use self::descent::Dying;
-use self::group::Group;
-use self::names::Names;
+use self::path_map::PathMap;
+use self::process_group::ProcessGroup;
+use self::process_tree::KilledProcesses;
 use crate::beneath;
 use crate::files::FilesOnDisk;
 use crate::{
@@ -32,7 +31,7 @@ use crate::{
 
 const KEYS: [&str; 7] = ["fs", "net", "proc.cpus", "proc.memory", "proc.pids", "env", "seccomp"];
 
-/// Makes sandboxes that are none.
+/// Makes sandboxes without confinement.
 #[derive(Debug, Clone)]
 pub struct UnconfinedBackend {
     scratch: PathBuf,
@@ -40,12 +39,12 @@ pub struct UnconfinedBackend {
 }
 
 impl UnconfinedBackend {
-    /// Placed files and workspaces that nobody named are kept under `scratch`, one directory a sandbox.
+    /// Makes a backend that keeps placed files and unnamed workspaces under `scratch`, in one directory for each sandbox.
     pub fn new(scratch: PathBuf) -> Self {
         Self { scratch, gateway: (Ipv4Addr::LOCALHOST, 0).into() }
     }
 
-    /// The gateway listens on this address of the host; a free port of the loopback when nobody says.
+    /// Sets the host address on which the gateway listens. The default is a free port on loopback.
     #[must_use]
     pub fn with_gateway(mut self, address: SocketAddr) -> Self {
         self.gateway = address;
@@ -60,81 +59,81 @@ impl SandboxBackend for UnconfinedBackend {
 
     fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
         Box::pin(async move {
-            let sandbox = Open::new(self, spec)?;
+            let sandbox = UnconfinedSandbox::new(self, spec)?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }
 }
 
-/// A directory, a listener and some process groups.
-struct Open {
+/// A sandbox without confinement: a directory, a listener and process groups.
+struct UnconfinedSandbox {
     id: String,
     directory: PathBuf,
-    names: Names,
+    paths: PathMap,
     files: FilesOnDisk,
     model: Mutex<Option<TcpListener>>,
-    running: Mutex<Running>,
+    running: Mutex<RunningGroups>,
 }
 
 #[derive(Default)]
-struct Running {
-    groups: Vec<Group>,
+struct RunningGroups {
+    groups: Vec<ProcessGroup>,
     waits: JoinSet<()>,
     destroyed: bool,
 }
 
-impl Open {
+impl UnconfinedSandbox {
     fn new(backend: &UnconfinedBackend, spec: SandboxSpec) -> Result<Self, SandboxError> {
         if spec.policy.fs().workspace_mode != WorkspaceMode::Bind {
             return Err(SandboxError::Unavailable {
-                missing: "without a sandbox the workspace can only be the directory itself".to_owned(),
+                missing: "the unconfined backend only supports `fs.workspace: bind`".to_owned(),
                 fix: "add `fs: {workspace: bind}` to the policy".to_owned(),
             });
         }
-        let taken = |source| SandboxError::Bind { address: backend.gateway, source };
-        let model = TcpListener::bind(backend.gateway).map_err(taken)?;
+        let bind_failed = |source| SandboxError::Bind { address: backend.gateway, source };
+        let model = TcpListener::bind(backend.gateway).map_err(bind_failed)?;
         let directory = backend.scratch.join(&spec.id);
         let step = |step: &str| {
             let step = step.to_owned();
             move |source| SandboxError::Create { step, source }
         };
-        std::fs::create_dir_all(&directory).map_err(step("make its directory"))?;
+        std::fs::create_dir_all(&directory).map_err(step("make the directory of the sandbox"))?;
         let workspace = spec.workspace.unwrap_or_else(|| directory.join("workspace"));
         std::fs::create_dir_all(&workspace).map_err(step("make the workspace"))?;
         let opened = workspace.canonicalize().and_then(|workspace| beneath::root(&workspace));
         let files = FilesOnDisk::new(opened.map_err(step("open the workspace"))?, spec.policy, None);
         let address = model.local_addr().map_err(step("read the gateway's port"))?;
-        let mut names = Names { model_url: format!("http://{address}"), paths: Vec::new() };
-        names.show(PathBuf::from(WORKSPACE), workspace);
+        let mut paths = PathMap { model_url: format!("http://{address}"), paths: Vec::new() };
+        paths.add(PathBuf::from(WORKSPACE), workspace);
         for (source, target) in spec.mounts {
-            names.show(target, source);
+            paths.add(target, source);
         }
         for (path, content) in spec.files {
             let placed = directory.join("files").join(path.strip_prefix("/").unwrap_or(&path));
-            place(&placed, &names.in_file(content)).map_err(step("place a file"))?;
-            names.show(path, placed);
+            write_file(&placed, &paths.map_content(content)).map_err(step("place a file"))?;
+            paths.add(path, placed);
         }
-        Ok(Self { id: spec.id, directory, names, files, model: Mutex::new(Some(model)), running: Mutex::default() })
+        Ok(Self { id: spec.id, directory, paths, files, model: Mutex::new(Some(model)), running: Mutex::default() })
     }
 
     fn start(&self, spec: ExecSpec) -> Result<SandboxProcess, SandboxError> {
         if spec.user == ExecUser::Root && !rustix::process::geteuid().is_root() {
             return Err(SandboxError::Unavailable {
-                missing: "without a sandbox a command runs as the user who started viv, who is not root".to_owned(),
+                missing: "unconfined commands run as the user who started viv, who is not root".to_owned(),
                 fix: "run the command as that user, or start viv as root".to_owned(),
             });
         }
         if spec.terminal.is_some() {
             return Err(SandboxError::Unavailable {
-                missing: "without a sandbox there is no terminal for a command".to_owned(),
-                fix: "run it without a terminal, or in a sandbox".to_owned(),
+                missing: "the unconfined backend has no terminal for commands".to_owned(),
+                fix: "run the command without a terminal, or with another backend".to_owned(),
             });
         }
         let (program, arguments) = spec.command.split_first().ok_or(SandboxError::NotFound(String::new()))?;
-        let workdir = self.names.on_host(spec.workdir.as_deref().unwrap_or(WORKSPACE));
-        let mut command = Command::new(self.names.on_host(program));
-        command.args(arguments.iter().map(|word| self.names.on_host(word))).current_dir(workdir).env_clear();
-        command.envs(spec.env.iter().map(|(name, value)| (name, self.names.on_host(value))));
+        let workdir = self.paths.map_word(spec.workdir.as_deref().unwrap_or(WORKSPACE));
+        let mut command = Command::new(self.paths.map_word(program));
+        command.args(arguments.iter().map(|word| self.paths.map_word(word))).current_dir(workdir).env_clear();
+        command.envs(spec.env.iter().map(|(name, value)| (name, self.paths.map_word(value))));
         if spec.env.is_empty() {
             command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
         }
@@ -150,7 +149,7 @@ impl Open {
             return Err(SandboxError::Gone);
         };
         let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).ok_or(SandboxError::Gone)?;
-        let group = Group::watch(&mut running.waits, child, leader);
+        let group = ProcessGroup::watch(&mut running.waits, child, leader);
         running.groups.retain(|group| !group.has_ended());
         running.groups.push(group.clone());
         let exit = Box::pin(group.clone().wait());
@@ -165,7 +164,7 @@ impl Open {
     }
 }
 
-impl Sandbox for Open {
+impl Sandbox for UnconfinedSandbox {
     fn id(&self) -> &str {
         &self.id
     }
@@ -177,7 +176,7 @@ impl Sandbox for Open {
         }
     }
 
-    fn take_names(&self) -> Option<(TcpListener, UdpSocket)> {
+    fn take_dns_sockets(&self) -> Option<(TcpListener, UdpSocket)> {
         None
     }
 
@@ -202,19 +201,19 @@ impl Sandbox for Open {
     fn destroy(&self) -> SandboxFuture<'_, ()> {
         Box::pin(async move {
             self.files.close();
-            let (mut waits, dying) = {
+            let (mut waits, killed) = {
                 let mut running = lock(&self.running);
                 running.destroyed = true;
-                let mut dying = Dying::default();
-                running.groups.drain(..).for_each(|group| dying.extend(group.kill()));
-                (std::mem::take(&mut running.waits), dying)
+                let mut killed = KilledProcesses::default();
+                running.groups.drain(..).for_each(|group| killed.extend(group.kill()));
+                (std::mem::take(&mut running.waits), killed)
             };
             while waits.join_next().await.is_some() {}
-            // A thread that went away with the runtime has nobody left to wait for.
-            let _ = tokio::task::spawn_blocking(|| dying.wait()).await;
+            // This fails only when the runtime shuts down.
+            let _ = tokio::task::spawn_blocking(|| killed.wait()).await;
             match std::fs::remove_dir_all(&self.directory) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    Err(SandboxError::Create { step: "remove its directory".to_owned(), source })
+                    Err(SandboxError::Create { step: "remove the directory of the sandbox".to_owned(), source })
                 }
                 _ => Ok(()),
             }
@@ -222,13 +221,13 @@ impl Sandbox for Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for UnconfinedSandbox {
     fn drop(&mut self) {
         lock(&self.running).groups.iter().for_each(|group| drop(group.kill()));
     }
 }
 
-fn place(path: &Path, content: &[u8]) -> io::Result<()> {
+fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_runs_in_the_workspace_and_tells_its_exit_code() {
+    async fn command_runs_in_the_workspace_and_returns_its_exit_code() {
         let scratch = tempfile::tempdir().unwrap();
         let sandbox = make(scratch.path()).await;
         let result = shell(&*sandbox, "echo hi > made; cat made; exit 7").await;
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn paths_inside_mean_what_was_mounted_there() {
+    async fn paths_of_mounts_are_mapped_to_host_paths() {
         let scratch = tempfile::tempdir().unwrap();
         let sandbox = make(scratch.path()).await;
         let command = ["/opt/tools/cat", "/etc/agent.conf"].map(str::to_owned).to_vec();
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_gateway_is_where_every_sandbox_has_it() {
+    async fn model_url_is_mapped_to_the_gateways_address() {
         let scratch = tempfile::tempdir().unwrap();
         let sandbox = make(scratch.path()).await;
         let bound = sandbox.take_listener(SandboxPort::Models).unwrap().local_addr().unwrap();
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_is_taken_is_told_and_leaves_nothing() {
+    async fn address_in_use_is_an_error_and_leaves_no_files() {
         let (scratch, taken) = (tempfile::tempdir().unwrap(), TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
         let backend = UnconfinedBackend::new(scratch.path().to_owned()).with_gateway(taken.local_addr().unwrap());
         let refused = backend.create(spec(None, WorkspaceMode::Bind)).await.err().unwrap();
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_program_is_told_apart_from_one_that_cannot_run() {
+    async fn missing_and_non_executable_programs_fail_differently() {
         let scratch = tempfile::tempdir().unwrap();
         let sandbox = make(scratch.path()).await;
         let start = async |program: &str| {
@@ -323,10 +322,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn destroying_it_ends_children_of_children_and_leaves_nothing() {
+    async fn destroy_kills_grandchildren_and_removes_the_directory() {
         let scratch = tempfile::tempdir().unwrap();
         let sandbox = make(scratch.path()).await;
-        // With job control each job has a group of its own.
+        // With job control each job has its own process group.
         let line = "set -m; sh -c 'sleep 1000 & echo $!; wait' & wait";
         let command = ["/bin/sh", "-c", line].map(str::to_owned).to_vec();
         let mut process = sandbox.exec(ExecSpec { command, ..ExecSpec::default() }).await.unwrap();
@@ -345,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_only_a_wall_could_keep_is_refused() {
+    async fn overlay_and_readonly_workspaces_are_refused() {
         let scratch = tempfile::tempdir().unwrap();
         for mode in [WorkspaceMode::Overlay, WorkspaceMode::Readonly] {
             let made = UnconfinedBackend::new(scratch.path().to_owned()).create(spec(None, mode)).await;
@@ -354,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_says_that_nothing_is_enforced() {
+    async fn effective_policy_says_that_nothing_is_enforced() {
         let scratch = tempfile::tempdir().unwrap();
         let effective = make(scratch.path()).await.effective();
         assert!(effective.as_object().unwrap().values().all(|key| key["state"] == "absent"));

@@ -1,7 +1,7 @@
-//! What every backend must keep, whichever runs the commands.
+//! The contract of the sandbox port, tested with every backend.
 //!
-//! The spawner is forked before any thread exists, so these tests bring their own `main`.
-#![allow(clippy::expect_used, clippy::panic, clippy::unnecessary_wraps, reason = "a test that brings its own harness")]
+//! The spawner must be forked before any thread exists, so these tests have their own `main`.
+#![allow(clippy::expect_used, clippy::panic, clippy::unnecessary_wraps, reason = "a test with its own harness")]
 
 #[path = "contract/archives.rs"]
 mod archives;
@@ -9,18 +9,20 @@ mod archives;
 mod changes;
 #[path = "contract/commands.rs"]
 mod commands;
+#[path = "contract/confinement.rs"]
+mod confinement;
 #[path = "contract/containers.rs"]
 mod containers;
+#[path = "contract/file_safety.rs"]
+mod file_safety;
 #[path = "contract/files.rs"]
 mod files;
-#[path = "contract/walls.rs"]
-mod walls;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engines::{Engine, Traces};
+use engines::{Engine, MountTraces};
 use jail::Spawner;
 use libtest_mimic::{Arguments, Failed, Trial};
 use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset, WorkspaceMode};
@@ -28,44 +30,44 @@ use sandbox::{
     EngineKind, ExecResult, ExecSpec, JailBackend, Sandbox, SandboxBackend, SandboxSpec, UnconfinedBackend, run,
 };
 
-/// A container of Docker whose kernel is gVisor.
+/// The name of a Docker container with gVisor as its kernel.
 const GVISOR: &str = "gvisor";
 
-/// A backend under test, and what it can show of a workspace.
+/// A backend under test.
 #[derive(Clone)]
 struct Subject {
-    /// What it is called here: one engine can have several runtimes.
+    /// Its name in the tests. One engine can have several runtimes.
     name: &'static str,
     backend: Arc<dyn SandboxBackend>,
     mode: WorkspaceMode,
-    /// For many sandboxes at once.
-    crowd: Crowd,
+    /// The setting for many concurrent sandboxes.
+    crowd: ParallelRun,
 }
 
 impl Subject {
-    /// Whether commands meet a kernel of the sandbox's own: what leaves no trace in a file of the host's is inside
-    /// alone, and what takes too much ends all of it.
+    /// Returns whether the sandbox has its own kernel. Then named pipes exist only inside, and exceeding a limit ends the
+    /// whole sandbox.
     fn has_own_kernel(&self) -> bool {
         self.name == GVISOR
     }
 }
 
-/// Many sandboxes of a backend, and where they could leave something.
+/// The setting for many concurrent sandboxes.
 #[derive(Clone)]
-struct Crowd {
-    /// How many are many.
+struct ParallelRun {
+    /// The number of sandboxes.
     size: usize,
-    /// One that nobody else uses meanwhile, where that can be told by what it leaves.
+    /// A backend that no other test uses, so that its leftovers can be counted.
     backend: Arc<dyn SandboxBackend>,
-    /// What its containers could leave; a backend of its own mount namespace has no place for it.
-    traces: Option<Traces>,
+    /// The mounts that its containers could leave; `None` for backends without containers.
+    traces: Option<MountTraces>,
 }
 
-/// One thing that must hold, by its name.
-type Promise = (&'static str, Test);
+/// A test of the contract, with its name.
+type NamedTest = (&'static str, Test);
 type Test = fn(Subject) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A list of promises, from the names of functions.
+/// Makes a list of tests from function names.
 #[macro_export]
 macro_rules! tests {
     ($($name:ident),* $(,)?) => { vec![$((stringify!($name), (|subject| Box::pin($name(subject))) as $crate::Test)),*] };
@@ -73,18 +75,19 @@ macro_rules! tests {
 
 fn main() {
     let spawner = Arc::new(Spawner::fork().expect("spawner"));
-    if let Some(held) = containers::Held::of_arguments() {
+    if let Some(held) = containers::KilledHost::of_arguments() {
         return held.live(&spawner);
     }
     let arguments = Arguments::from_args();
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime"));
     let scratch = tempfile::tempdir().expect("scratch");
     let engines = if arguments.list { Vec::new() } else { Engine::start_all() };
-    let everywhere = [commands::everywhere(), files::everywhere(), archives::everywhere()].concat();
-    let walled = [walls::walled(), changes::walled(), files::walled()].concat();
+    let everywhere =
+        [commands::everywhere(), files::everywhere(), file_safety::everywhere(), archives::everywhere()].concat();
+    let confined = [confinement::confined(), changes::confined(), file_safety::confined()].concat();
     let mut trials = Vec::new();
-    for (subject, has_walls) in subjects(&spawner, scratch.path(), &engines) {
-        let tests = if has_walls { [everywhere.clone(), walled.clone()].concat() } else { everywhere.clone() };
+    for (subject, is_confined) in subjects(&spawner, scratch.path(), &engines) {
+        let tests = if is_confined { [everywhere.clone(), confined.clone()].concat() } else { everywhere.clone() };
         for (name, test) in tests {
             let (subject, runtime) = (subject.clone(), Arc::clone(&runtime));
             let name = format!("{}::{name}", subject.name);
@@ -98,7 +101,7 @@ fn main() {
         let cases =
             [containers::cases(), if engine.is_rootless() { containers::rootless() } else { containers::of_root() }];
         for (name, test) in cases.concat() {
-            let (case, runtime) = (containers::Case::of(engine, &spawner), Arc::clone(&runtime));
+            let (case, runtime) = (containers::EngineCase::of(engine, &spawner), Arc::clone(&runtime));
             trials.push(Trial::test(format!("{}::{name}", engine.name()), move || -> Result<(), Failed> {
                 runtime.block_on(test(case));
                 Ok(())
@@ -106,16 +109,17 @@ fn main() {
         }
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
-    // Before the end of the process, which would drop nothing.
+    // `exit` would not drop these.
     drop((engines, scratch));
     conclusion.exit();
 }
 
-/// Every backend there is, and whether it has walls.
+/// Returns every backend, and whether it is confined.
 fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[Engine]) -> Vec<(Subject, bool)> {
     let jail: Arc<dyn SandboxBackend> = Arc::new(JailBackend::new(Arc::clone(spawner)).expect("jail"));
     let unconfined: Arc<dyn SandboxBackend> = Arc::new(UnconfinedBackend::new(scratch.to_owned()));
-    let crowd = |backend: &Arc<dyn SandboxBackend>| Crowd { size: 100, backend: Arc::clone(backend), traces: None };
+    let crowd =
+        |backend: &Arc<dyn SandboxBackend>| ParallelRun { size: 100, backend: Arc::clone(backend), traces: None };
     let mut subjects = vec![
         (Subject { name: "jail", crowd: crowd(&jail), backend: jail, mode: WorkspaceMode::Overlay }, true),
         (
@@ -126,12 +130,13 @@ fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[Engine]) -> Vec<(
     for engine in engines {
         for (name, runtime, size) in [(engine.name(), None, 8), (GVISOR, Some(engines::GVISOR), 4)] {
             if name == GVISOR && engine.kind() != EngineKind::Docker {
-                // Its service has one runtime for all containers.
+                // Podman's service has one runtime for all containers.
                 continue;
             }
             let apart = scratch.join(name);
             let backend = engine.backend(spawner, runtime, &apart);
-            let crowd = Crowd { size, backend, traces: Some(Traces { place: apart, socket: engine.socket() }) };
+            let crowd =
+                ParallelRun { size, backend, traces: Some(MountTraces { directory: apart, socket: engine.socket() }) };
             let backend = engine.backend(spawner, runtime, &scratch.join("all"));
             subjects.push((Subject { name, backend, mode: WorkspaceMode::Overlay, crowd }, true));
         }
@@ -139,19 +144,19 @@ fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[Engine]) -> Vec<(
     subjects
 }
 
-/// A sandbox as the preset has it, with nothing in it.
+/// Returns the spec of an empty sandbox with the preset `balanced`.
 fn plain_spec(id: &str) -> SandboxSpec {
     let policy = policy_of(&Preset::Balanced.source());
     SandboxSpec { id: id.to_owned(), workspace: None, mounts: vec![], files: vec![], policy }
 }
 
-/// What a session may do whose policy says `source`.
+/// Returns the effective policy of the base layer `source`.
 fn policy_of(source: &PolicySource) -> Arc<EffectivePolicy> {
     let base = BaseLayer::read(source).expect("policy");
     Arc::new(policy::effective(&CeilingLayer::built_in().expect("ceiling"), &base, &[]))
 }
 
-/// The preset that an ordinary user without cgroups can have too, with `changes` of its text.
+/// Returns the preset `balanced`, which also works without cgroups, with text replacements.
 fn policy(subject: &Subject, changes: &[(&str, &str)]) -> Arc<EffectivePolicy> {
     let mut text = Preset::Balanced.source().text().replace("overlay", subject.mode.as_str());
     for (old, new) in changes {

@@ -1,18 +1,18 @@
-//! The image of the tests, made of Debian packages as they are on this machine: nothing is fetched.
+//! The test image, made from the Debian packages of this machine without any download.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What commands of the tests use; what these need comes with them.
+/// Packages that the tests use; their dependencies are added.
 const PACKAGES: [&str; 7] = ["bash", "coreutils", "dash", "findutils", "grep", "sed", "util-linux"];
 /// Directories that are links where `/usr` is merged.
 const MERGED: [&str; 4] = ["bin", "lib", "lib64", "sbin"];
-/// Directories that every root has, whatever is in it.
+/// Directories of every root.
 const SKELETON: [&str; 10] =
     ["usr", "usr/bin", "usr/lib", "usr/lib64", "usr/sbin", "etc", "home", "tmp", "proc", "dev"];
-/// Nobody reads these inside; and what tells of a machine is in no image, so that it is the host's if it is seen.
+/// Files that the tests do not need, and files that identify a machine: if they are seen inside, they are the host's.
 const LEFT_OUT: [&str; 10] = [
     "etc/debian_version",
     "etc/os-release",
@@ -26,7 +26,7 @@ const LEFT_OUT: [&str; 10] = [
     "usr/lib/x86_64-linux-gnu/gconv",
 ];
 
-/// A tar archive of a root file system.
+/// Returns a tar archive of the root file system.
 pub(crate) fn archive() -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     for directory in SKELETON {
@@ -51,7 +51,7 @@ pub(crate) fn archive() -> Vec<u8> {
     archive.into_inner().expect("archive")
 }
 
-/// Paths in the image and where they are here, a directory before what is in it.
+/// Returns the paths in the image with their sources, directories before their entries.
 fn files() -> Vec<(PathBuf, PathBuf)> {
     let listed = output("dpkg", &["-L"], &closure());
     let mut found = BTreeMap::from([(PathBuf::from("usr/bin/sh"), PathBuf::from("/usr/bin/sh"))]);
@@ -66,7 +66,7 @@ fn files() -> Vec<(PathBuf, PathBuf)> {
     found.into_iter().collect()
 }
 
-/// The packages with everything they depend on, as far as it is installed.
+/// Returns the packages with all their installed dependencies.
 fn closure() -> Vec<String> {
     let (mut known, mut open) = (BTreeSet::new(), PACKAGES.map(str::to_owned).to_vec());
     while let Some(package) = open.pop() {

@@ -1,12 +1,12 @@
-//! Container engines for tests: started here, on directories of their own, and ended with whoever started them.
+//! Container engines for tests, started in their own directories and ended with the test process.
 //!
-//! Nothing of them touches the machine's network: no bridge, no rule of a firewall, no forwarding.
-#![allow(clippy::expect_used, clippy::panic, reason = "a part of tests: what does not start fails them")]
+//! They do not touch the machine's network: no bridge, no firewall rule, no forwarding.
+#![allow(clippy::expect_used, clippy::panic, reason = "test support: an engine that does not start fails the tests")]
 
 mod image;
-mod left;
-mod running;
-mod traces;
+mod leftovers;
+mod mount_traces;
+mod running_container;
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -20,21 +20,21 @@ use futures_util::TryStreamExt;
 use jail::Spawner;
 use sandbox::{ContainerBackend, ContainerSettings, EngineKind, SandboxBackend};
 
-pub use self::running::{Running, running};
-pub use self::traces::Traces;
+pub use self::mount_traces::MountTraces;
+pub use self::running_container::{RunningContainer, running_containers};
 
-/// What the image of the tests is called.
+/// The name of the test image.
 pub const IMAGE: &str = "localhost/viv-test:base";
-/// How a Podman of an ordinary user is called.
+/// The name of a rootless Podman in tests.
 pub const ROOTLESS: &str = "podman-rootless";
-/// By which name the engines know gVisor.
+/// The engines' name for gVisor.
 pub const GVISOR: &str = "runsc";
-/// What it is started with, as docs/containers.md tells people to; and with a platform that works on any machine.
+/// The arguments of gVisor: those of docs/containers.md, and a platform that works on any machine.
 const GVISOR_FLAGS: [&str; 3] = ["--host-uds=open", "--network=none", "--platform=ptrace"];
-/// How long an engine may take to listen, on a machine that has much else to do.
-const START: Duration = Duration::from_secs(120);
+/// How long an engine may take to listen, on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// An engine that runs for as long as this is held.
+/// A running engine. It ends when this is dropped.
 pub struct Engine {
     kind: EngineKind,
     child: Child,
@@ -42,7 +42,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Every engine that whoever runs the tests can have: both as root, Podman as an ordinary user.
+    /// Starts every engine that the calling user can run: both as root, Podman as an ordinary user.
     pub fn start_all() -> Vec<Self> {
         if !rustix::process::geteuid().is_root() {
             return vec![Self::start(EngineKind::Podman)];
@@ -57,9 +57,9 @@ impl Engine {
         engine
     }
 
-    /// A Docker of the ordinary user who runs the tests, with no image.
+    /// Starts a rootless Docker without an image. The caller must not be root.
     pub fn rootless_docker() -> Self {
-        assert!(!rustix::process::geteuid().is_root(), "root has none");
+        assert!(!rustix::process::geteuid().is_root(), "a rootless Docker needs an ordinary user");
         Self::launch(EngineKind::Docker)
     }
 
@@ -71,56 +71,56 @@ impl Engine {
             EngineKind::Docker => rootless_dockerd(directory.path()),
             EngineKind::Podman => podman(directory.path()),
         };
-        // Where one runs, it leaves a note when memory ran out.
+        // Engines write a file to their working directory when memory runs out.
         command.current_dir(directory.path());
-        // One of an ordinary user keeps its locks there.
+        // Rootless engines keep their locks there.
         command.env("XDG_RUNTIME_DIR", directory.path());
-        // Podman leaves what it imports where temporary files are.
+        // Podman leaves imported images in the temporary directory.
         command.env("TMPDIR", directory.path());
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("log")).stderr(log);
         let child =
             command.spawn().unwrap_or_else(|error| panic!("{}: {error}: cargo xtask test installs it", kind.as_str()));
         let mut engine = Self { kind, child, directory };
-        engine.wait_until_it_listens();
+        engine.wait_until_listening();
         engine
     }
 
-    /// Where it listens.
+    /// Returns the socket of the engine.
     pub fn socket(&self) -> PathBuf {
         self.directory.path().join("s")
     }
 
-    /// Whose API it is.
+    /// Returns the kind of engine.
     pub fn kind(&self) -> EngineKind {
         self.kind
     }
 
-    /// Which it is.
+    /// Returns the engine's name in tests.
     pub fn name(&self) -> &'static str {
         if self.is_rootless() { ROOTLESS } else { self.kind.as_str() }
     }
 
-    /// Whether it is an ordinary user's.
+    /// Returns whether the engine is rootless.
     pub fn is_rootless(&self) -> bool {
         !rustix::process::geteuid().is_root()
     }
 
-    /// A backend that uses it, with the runtime it uses by itself or another.
+    /// Returns a backend that uses this engine, with its default runtime or another.
     pub fn backend(&self, spawner: &Arc<Spawner>, runtime: Option<&str>, scratch: &Path) -> Arc<dyn SandboxBackend> {
         let made = ContainerBackend::new(self.settings(runtime), Arc::clone(spawner), scratch.to_owned());
         Arc::new(made.expect("backend"))
     }
 
-    /// What a backend that uses it is told.
+    /// Returns the settings of a backend that uses this engine.
     pub fn settings(&self, runtime: Option<&str>) -> ContainerSettings {
         ContainerSettings { runtime: runtime.map(str::to_owned), ..settings(self.kind, self.socket()) }
     }
 
-    fn wait_until_it_listens(&mut self) {
-        let begun = Instant::now();
+    fn wait_until_listening(&mut self) {
+        let started = Instant::now();
         while UnixStream::connect(self.socket()).is_err() {
             let ended = self.child.try_wait().expect("wait");
-            assert!(ended.is_none() && begun.elapsed() < START, "the engine does not listen: {}", self.log());
+            assert!(ended.is_none() && started.elapsed() < START_TIMEOUT, "the engine does not listen: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -144,66 +144,66 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         if let Ok(Some(status)) = self.child.try_wait() {
-            eprintln!("{} ended before it was told to, with {status}: {}", self.name(), self.log());
+            eprintln!("{} ended unexpectedly with {status}: {}", self.name(), self.log());
         } else {
             let pid = rustix::process::Pid::from_child(&self.child);
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
             let _ = self.child.wait();
         }
         if self.is_rootless() {
-            // Files of images are those of users that exist in its namespace alone.
-            let mut remove = keeping(Command::new("podman"), self.directory.path());
+            // Files of images belong to users that exist only in the engine's user namespace.
+            let mut remove = with_storage_in(Command::new("podman"), self.directory.path());
             remove.env("XDG_RUNTIME_DIR", self.directory.path()).current_dir(self.directory.path());
             let _ = remove.args(["unshare", "rm", "-rf"]).arg(self.directory.path().join("data")).output();
         }
-        for pid in told_of(self.directory.path()) {
+        for pid in processes_naming(self.directory.path()) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
-        // What an engine leaves mounted when it ends.
+        // Engines leave mounts when they end.
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
         let ours: Vec<&str> = points.filter(|point| Path::new(point).starts_with(self.directory.path())).collect();
         for point in ours.into_iter().rev() {
             let _ = rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH);
         }
-        // Directories of images cannot be written, which only root does not mind when they are removed.
+        // Directories of images are read-only; an ordinary user could not remove them.
         let _ = Command::new("chmod").args(["-R", "u+w"]).arg(self.directory.path()).status();
     }
 }
 
-/// Processes that were told of `directory`, which nobody else has: what a container that never came up leaves running,
-/// and what holds the namespaces of an ordinary user's engine.
-fn told_of(directory: &Path) -> Vec<rustix::process::Pid> {
+/// Returns the processes that have `directory` in their arguments or environment: those of containers that did not start,
+/// and the process that keeps the namespaces of a rootless engine.
+fn processes_naming(directory: &Path) -> Vec<rustix::process::Pid> {
     let name = directory.to_string_lossy().into_owned();
     let listed = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = listed.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok());
-    let told = numbers.filter(|pid| {
-        let told = ["cmdline", "environ"].map(|file| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default());
-        String::from_utf8_lossy(&told.concat()).contains(&name)
+    let naming = numbers.filter(|pid| {
+        let texts = ["cmdline", "environ"].map(|file| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default());
+        String::from_utf8_lossy(&texts.concat()).contains(&name)
     });
-    told.filter_map(rustix::process::Pid::from_raw).collect()
+    naming.filter_map(rustix::process::Pid::from_raw).collect()
 }
 
-/// The API of the engine behind `socket`.
+/// Connects to the engine behind `socket`.
 async fn connect(socket: &Path) -> Docker {
     let api = Docker::connect_with_unix(&socket.to_string_lossy(), 120, bollard::API_DEFAULT_VERSION);
     api.expect("api").negotiate_version().await.expect("version")
 }
 
-/// What a backend is told that uses the engine behind `socket`, which has the image of the tests.
+/// Returns the settings of a backend for the engine behind `socket`, with the test image.
 pub fn settings(kind: EngineKind, socket: PathBuf) -> ContainerSettings {
     let (image, entrypoint) = (IMAGE.to_owned(), Vec::new());
     ContainerSettings { kind, sockets: vec![socket], image, entrypoint, runtime: None, pull: false }
 }
 
-/// Ends with us, also when we are killed.
-fn bound_to_us(program: &str) -> Command {
+/// Returns a command that ends with this process, even when it is killed.
+fn dies_with_us(program: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM", "--", program]);
     command
 }
 
-/// Where gVisor is installed.
+/// Returns the path of gVisor.
 fn gvisor() -> String {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(GVISOR));
@@ -216,7 +216,7 @@ fn dockerd(directory: &Path) -> Command {
     let runtimes =
         format!(r#"{{"runtimes": {{"{GVISOR}": {{"path": "{}", "runtimeArgs": {GVISOR_FLAGS:?}}}}}}}"#, gvisor());
     std::fs::write(directory.join("daemon.json"), runtimes).expect("configuration");
-    let mut command = bound_to_us("dockerd");
+    let mut command = dies_with_us("dockerd");
     command.args(["--config-file", &at("daemon.json")]).args(dockerd_arguments(directory));
     command
 }
@@ -230,31 +230,31 @@ fn dockerd_arguments(directory: &Path) -> Vec<String> {
     places.into_iter().chain([host]).chain(network).collect()
 }
 
-/// As Docker's own script does it, without a network.
+/// Returns the command of a rootless Docker, as in Docker's own script but without a network.
 fn rootless_dockerd(directory: &Path) -> Command {
     let state = format!("--state-dir={}", directory.join("state").display());
-    let mut command = bound_to_us("rootlesskit");
+    let mut command = dies_with_us("rootlesskit");
     command.args([&state, "--net=host", "--copy-up=/etc", "--copy-up=/run", "sh", "-c"]);
-    // What is copied are links to the host's, which are root's.
+    // The copies are links to the host's files, which belong to root.
     command.args(["rm -f /run/docker /run/containerd /run/xtables.lock; exec dockerd --rootless \"$@\"", "dockerd"]);
     command.args(dockerd_arguments(directory));
     command
 }
 
 fn podman(directory: &Path) -> Command {
-    let mut command = keeping(bound_to_us("podman"), directory);
+    let mut command = with_storage_in(dies_with_us("podman"), directory);
     command.args(["system", "service", "--time", "0", &format!("unix://{}", directory.join("s").display())]);
     command
 }
 
-/// Podman with all that it keeps in `directory`.
-fn keeping(mut command: Command, directory: &Path) -> Command {
+/// Makes Podman keep all its files in `directory`.
+fn with_storage_in(mut command: Command, directory: &Path) -> Command {
     let at = |name: &str| directory.join(name).display().to_string();
-    // runc: the other usual runtime refuses a machine with both versions of cgroups.
+    // runc, because crun refuses a machine with both cgroup versions.
     command.args(["--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"]);
     command.args(["--root", &at("data"), "--runroot", &at("exec"), "--tmpdir", &at("tmp")]);
     if !rustix::process::geteuid().is_root() {
-        // By itself it would copy the whole image for every container.
+        // The default driver would copy the whole image for every container.
         command.args(["--storage-driver", "overlay"]);
     }
     command

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ::policy::EffectivePolicy;
 use protocol::{ProblemCode, SessionInfo};
-use sandbox::{ApplyError, ApplyReport, ChangeKind, apply, denying, finish, quoted, undo};
+use sandbox::{ApplyError, ApplyReport, ChangeKind, apply, denying_rule, finish, quoted, undo};
 
 use super::diff;
 use crate::config::Config;
@@ -41,7 +41,7 @@ pub(super) fn carry_out(config: &Config, session: &SessionInfo, step: Step, json
             let policy = choose(&setting, policy.as_deref(), &[])?;
             let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
             let chosen = (!paths.is_empty()).then_some(&paths[..]);
-            apply(&mut saved, &workspace, chosen, &|path| denying(&policy, path))
+            apply(&mut saved, &workspace, chosen, &|path| denying_rule(&policy, path))
         }
     };
     let applied = applied.map_err(|error| not_applied(&error, session))?;
@@ -57,7 +57,7 @@ pub(super) fn carry_out(config: &Config, session: &SessionInfo, step: Step, json
 pub(crate) fn all(config: &Config, session: &SessionInfo, policy: &EffectivePolicy) -> Result<String, Failure> {
     let mut saved = diff::open(config, &session.session_id)?;
     let workspace = saved.workspace().to_owned();
-    let applied = apply(&mut saved, &workspace, None, &|path| denying(policy, path));
+    let applied = apply(&mut saved, &workspace, None, &|path| denying_rule(policy, path));
     Ok(render(&applied.map_err(|error| not_applied(&error, session))?))
 }
 

@@ -1,10 +1,10 @@
-//! The one program of ours inside a container: its init. Linked statically, so that it runs in any image.
+//! `viv-inside`, the init of a container. It is linked statically, so that it runs in any image.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The socket is the only argument.
-    let served = std::env::args_os().nth(1).map(|socket| jail::serve_guest(Path::new(&socket)));
-    ExitCode::from(u8::try_from(served.unwrap_or(2)).unwrap_or(1))
+    // The path of the control socket is the only argument.
+    let code = std::env::args_os().nth(1).map(|socket| jail::serve_container_init(Path::new(&socket)));
+    ExitCode::from(u8::try_from(code.unwrap_or(2)).unwrap_or(1))
 }

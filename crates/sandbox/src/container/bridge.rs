@@ -1,7 +1,8 @@
-//! The host's end of a sandbox whose kernel passes no listener out: from two mounted sockets to two listeners.
+//! The host's end of the port relay for a container with its own kernel: from two mounted sockets to two TCP listeners.
 //!
-//! Whoever serves a sandbox accepts TCP, whatever made it. So a thread of its own, in a network of its own with nothing
-//! but loopback, carries what comes in by the sockets to listeners there. Nobody else is in that network.
+//! The gateway and the egress proxy accept TCP from every sandbox. So a thread enters a new network namespace with nothing
+//! but loopback, listens there, and forwards connections from the sockets to the listeners. No other process is in that
+//! network.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -12,78 +13,78 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// How long after a connection that could not be accepted the next is tried.
-const AGAIN: Duration = Duration::from_millis(50);
+/// The pause after a connection could not be accepted.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Runs for as long as it is held.
-pub(super) struct Bridge {
-    /// Its other end hears when this one is gone.
-    _hold: oneshot::Sender<()>,
+/// A running bridge. It stops when this is dropped.
+pub(super) struct PortBridge {
+    /// Dropping this sender stops the bridge's thread.
+    _stop: oneshot::Sender<()>,
 }
 
-/// Where both ways arrive: models and everything else.
-pub(super) type Arrivals = [TcpListener; 2];
+/// The listeners of a bridge: models, then egress.
+pub(super) type BridgeListeners = [TcpListener; 2];
 
-impl Bridge {
-    /// From `sockets`, models first. Waits until the listeners are there.
-    pub(super) fn start(sockets: [UnixListener; 2]) -> io::Result<(Self, Arrivals)> {
-        let (hold, let_go) = oneshot::channel();
-        let (tell, told) = std::sync::mpsc::channel();
+impl PortBridge {
+    /// Starts a bridge from `sockets`, models first. Returns when its listeners are ready.
+    pub(super) fn start(sockets: [UnixListener; 2]) -> io::Result<(Self, BridgeListeners)> {
+        let (stop, stopped) = oneshot::channel();
+        let (ready_sender, ready) = std::sync::mpsc::channel();
         std::thread::Builder::new().name("viv-bridge".to_owned()).spawn(move || {
             let opened = open();
             let targets = opened.as_ref().ok().map(|(_, targets)| *targets);
-            // Whoever asked waits for it.
-            let _ = tell.send(opened);
+            // The receiver below waits for this message.
+            let _ = ready_sender.send(opened);
             if let Some(targets) = targets {
-                // A runtime that cannot be made leaves nobody behind the sockets: they close with this thread.
-                let _ = carry_all(sockets, targets, let_go);
+                // When no runtime can be made, the sockets close with this thread.
+                let _ = forward_all(sockets, targets, stopped);
             }
         })?;
-        let (listeners, _) = told.recv().map_err(io::Error::other)??;
-        Ok((Self { _hold: hold }, listeners))
+        let (listeners, _) = ready.recv().map_err(io::Error::other)??;
+        Ok((Self { _stop: stop }, listeners))
     }
 }
 
-/// Two listeners in a network that only this thread has, and where they are.
-fn open() -> io::Result<(Arrivals, [SocketAddr; 2])> {
-    jail::leave_network()?;
+/// Moves this thread into its own network; returns two listeners there and their addresses.
+fn open() -> io::Result<(BridgeListeners, [SocketAddr; 2])> {
+    jail::isolate_network()?;
     let listeners = [jail::listen(0)?, jail::listen(0)?];
     let targets = [listeners[0].local_addr()?, listeners[1].local_addr()?];
     Ok((listeners, targets))
 }
 
-/// Carries until nobody holds the bridge any more. Every socket made here belongs to the thread's own network.
-fn carry_all(sockets: [UnixListener; 2], targets: [SocketAddr; 2], let_go: oneshot::Receiver<()>) -> io::Result<()> {
+/// Forwards connections until the bridge is dropped. Every TCP socket made here belongs to the thread's own network.
+fn forward_all(sockets: [UnixListener; 2], targets: [SocketAddr; 2], stopped: oneshot::Receiver<()>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async move {
-        let mut ways = JoinSet::new();
+        let mut forwarders = JoinSet::new();
         for (socket, target) in sockets.into_iter().zip(targets) {
             socket.set_nonblocking(true)?;
-            ways.spawn(carry(tokio::net::UnixListener::from_std(socket)?, target));
+            forwarders.spawn(forward(tokio::net::UnixListener::from_std(socket)?, target));
         }
-        // It is never sent to; it ends when it is dropped.
-        let _ = let_go.await;
+        // Nothing is ever sent; the wait ends when the sender is dropped.
+        let _ = stopped.await;
         Ok(())
     })
 }
 
-async fn carry(socket: tokio::net::UnixListener, target: SocketAddr) {
-    let mut carried = JoinSet::new();
+async fn forward(socket: tokio::net::UnixListener, target: SocketAddr) {
+    let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = socket.accept() => {
                 let Ok((mut from, _)) = accepted else {
-                    // No descriptor is free; one may be soon.
-                    tokio::time::sleep(AGAIN).await;
+                    // No descriptor is free at the moment.
+                    tokio::time::sleep(RETRY_PAUSE).await;
                     continue;
                 };
-                carried.spawn(async move {
+                connections.spawn(async move {
                     let mut to = TcpStream::connect(target).await?;
                     to.set_nodelay(true)?;
                     tokio::io::copy_bidirectional(&mut from, &mut to).await.map(drop)
                 });
             }
-            Some(_) = carried.join_next() => {}
+            Some(_) = connections.join_next() => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Many files as one stream: tar.
+//! Tar archives of files in the workspace.
 
 mod pack;
 mod unpack;

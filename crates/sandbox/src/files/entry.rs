@@ -1,4 +1,4 @@
-//! What a file looks like from outside.
+//! Metadata of files in a workspace.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FileType, Stat};
 
-/// What kind of thing a name stands for.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -15,7 +15,7 @@ pub enum FileKind {
     Directory,
     /// A symbolic link.
     Link,
-    /// A FIFO, socket or device: it is shown and can be removed, and nothing else.
+    /// A FIFO, socket or device. It can be listed and removed, but not read or written.
     Special,
 }
 
@@ -30,20 +30,20 @@ impl FileKind {
     }
 }
 
-/// What is at a path.
+/// The metadata of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStat {
-    /// Relative to the workspace; empty for the workspace itself.
+    /// The path relative to the workspace; empty for the workspace itself.
     pub path: PathBuf,
-    /// Its kind.
+    /// The file type.
     pub kind: FileKind,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub size: u64,
-    /// Its permission bits.
+    /// The permission bits.
     pub mode: u32,
-    /// When its content was written.
+    /// When the content was last written.
     pub modified: SystemTime,
-    /// What a link says.
+    /// The target of a link.
     pub target: Option<PathBuf>,
 }
 
@@ -60,25 +60,25 @@ impl FileStat {
     }
 }
 
-/// One name in a directory.
+/// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileEntry {
-    /// Its name there.
+    /// The name in the directory.
     pub name: OsString,
-    /// What it stands for.
+    /// The metadata.
     pub stat: FileStat,
 }
 
-/// What is in a directory.
+/// The entries of a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DirectoryListing {
-    /// Sorted by name.
+    /// The entries, sorted by name.
     pub entries: Vec<FileEntry>,
-    /// Whether there is more.
+    /// Whether there are more.
     pub truncated: bool,
 }
 
-/// A time as the sandbox set it: any number, also one that no clock shows.
+/// Returns a file's time. The sandbox may have set any number, so a time out of range becomes 1970.
 fn time(secs: i64, nanos: u64) -> SystemTime {
     let whole = Duration::from_secs(secs.unsigned_abs());
     let moved =

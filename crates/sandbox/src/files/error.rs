@@ -1,4 +1,4 @@
-//! Why something could not be done to a file.
+//! Errors of file operations in a workspace.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,76 +7,76 @@ use policy::RuleRef;
 use protocol::ProblemCode;
 use rustix::io::Errno;
 
-/// Why something could not be done to a file. Each has a code that never changes.
+/// An error of a file operation. Each has a stable code.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// The path, or a link on the way, leads elsewhere.
+    /// The path, or a link in it, leads out of the workspace.
     #[error("`{}` is not in the workspace", .0.display())]
     Outside(PathBuf),
-    /// There is nothing.
+    /// The path does not exist.
     #[error("`{}` does not exist", .0.display())]
     NotFound(PathBuf),
-    /// There is something already.
-    #[error("`{}` exists", .0.display())]
+    /// The path exists already.
+    #[error("`{}` already exists", .0.display())]
     Exists(PathBuf),
-    /// There is something of another kind.
+    /// The path has another file type.
     #[error("`{}` is not {wanted}", .path.display())]
     WrongKind {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What it should have been, with its article.
+        /// The expected type, with its article.
         wanted: &'static str,
     },
-    /// A directory that was to be empty is not.
+    /// A directory must be empty and is not.
     #[error("the directory `{}` is not empty", .0.display())]
     NotEmpty(PathBuf),
-    /// A rule of the policy says no.
+    /// A rule of the policy denies the operation.
     #[error("the policy denies to {doing} `{}`: {} ({})", .path.display(), .rule.text, .rule.location())]
     Denied {
         /// `read` or `change`.
         doing: &'static str,
-        /// What.
+        /// The path.
         path: PathBuf,
-        /// By which rule.
+        /// The rule that denies it.
         rule: Box<RuleRef>,
     },
-    /// The user inside may not either.
-    #[error("the user inside may not do this to `{}`", .0.display())]
+    /// The sandbox user does not have the permission.
+    #[error("the sandbox user has no permission for `{}`", .0.display())]
     Permission(PathBuf),
-    /// Links lead to links without end.
-    #[error("`{}` leads through too many links", .0.display())]
+    /// The path passes through too many links.
+    #[error("`{}` passes through too many links", .0.display())]
     LinkLoop(PathBuf),
-    /// More than the caller takes, or nested deeper than can be reached.
+    /// The content is over a limit, or the path is too long.
     #[error("`{}` is too large: {limit}", .path.display())]
     TooLarge {
-        /// What.
+        /// The path.
         path: PathBuf,
-        /// What is allowed.
+        /// The limit, in a clause.
         limit: String,
     },
-    /// The sandbox's disk limit is reached.
-    #[error("the workspace is full")]
+    /// The disk limit of the sandbox is reached.
+    #[error("the workspace is full (proc.disk)")]
     Full(#[source] io::Error),
-    /// Somebody inside holds on to it.
+    /// A process inside uses the file.
     #[error("`{}` is in use", .0.display())]
     Busy(PathBuf),
-    /// An archive holds what is not unpacked, or is none.
+    /// An archive has an entry that is not allowed, or cannot be read.
     #[error("the archive is refused at `{}`: {reason}", .entry.display())]
     Archive {
         /// The entry.
         entry: PathBuf,
-        /// What is wrong with it.
+        /// Why it is refused.
         reason: String,
     },
-    /// The content could not be taken from the caller.
-    #[error("the content broke off")]
+    /// Reading the content failed before its end.
+    #[error("the content ended early")]
     Content(#[source] io::Error),
-    /// The system said something else.
-    #[error("cannot reach `{}`", .path.display())]
+    /// Any other error of the system.
+    #[error("cannot access `{}`", .path.display())]
     Io {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -86,7 +86,7 @@ pub enum FilesError {
 }
 
 impl FilesError {
-    /// Stable identifier for clients, listed in `docs/errors.md`.
+    /// Returns the stable error code, listed in `docs/errors.md`.
     pub fn code(&self) -> ProblemCode {
         match self {
             Self::Outside(_) | Self::LinkLoop(_) => ProblemCode::FileOutsideWorkspace,
@@ -105,7 +105,7 @@ impl FilesError {
         }
     }
 
-    /// What the system said about `path`, as one of the above.
+    /// Converts an error of the system about `path`.
     pub(crate) fn of(path: &Path, error: impl Into<io::Error>) -> Self {
         let source: io::Error = error.into();
         let path = path.to_owned();
@@ -115,7 +115,7 @@ impl FilesError {
             Some(Errno::NOTEMPTY) => Self::NotEmpty(path),
             Some(Errno::NOTDIR) => Self::WrongKind { path, wanted: "a directory" },
             Some(Errno::ISDIR | Errno::NXIO | Errno::NODEV) => Self::WrongKind { path, wanted: "a regular file" },
-            // A mount on the way, or a link that leaves: nothing we follow.
+            // `XDEV`: the path passes through a mount, or a link leaves the workspace.
             Some(Errno::XDEV) => Self::Outside(path),
             Some(Errno::LOOP) => Self::LinkLoop(path),
             Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Self::Permission(path),
@@ -127,13 +127,13 @@ impl FilesError {
     }
 }
 
-/// Says which path the system spoke of.
-pub(crate) trait About<T> {
-    fn about(self, path: &Path) -> Result<T, FilesError>;
+/// Adds the path to an error of the system.
+pub(crate) trait AtPath<T> {
+    fn at_path(self, path: &Path) -> Result<T, FilesError>;
 }
 
-impl<T, E: Into<io::Error>> About<T> for Result<T, E> {
-    fn about(self, path: &Path) -> Result<T, FilesError> {
+impl<T, E: Into<io::Error>> AtPath<T> for Result<T, E> {
+    fn at_path(self, path: &Path) -> Result<T, FilesError> {
         self.map_err(|error| FilesError::of(path, error))
     }
 }

@@ -1,4 +1,4 @@
-//! Files reached through a directory that is open on this machine: the jail's own view, or a plain directory.
+//! The files of a workspace behind an open directory: that of a sandbox, or a plain directory of the host.
 
 use std::io::Seek;
 use std::os::fd::OwnedFd;
@@ -10,90 +10,90 @@ use jail::HostUser;
 use policy::EffectivePolicy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::bridge::bridge;
-use super::error::About;
-use super::view::View;
+use super::byte_channel::byte_channel;
+use super::error::AtPath;
+use super::view::WorkspaceView;
 use super::{
     ArchiveLimit, ByteRange, ByteStream, DirectoryListing, FileContent, FileStat, FilesError, FilesFuture, OnExisting,
     RemovalDepth, UnpackReport, WorkspaceFiles, archive,
 };
-use crate::inside::as_user;
+use crate::user_thread::run_as_user;
 
-/// The workspace behind an open directory, until it is let go of.
+/// The workspace behind an open directory, until `close`.
 pub(crate) struct FilesOnDisk {
     root: Mutex<Option<Arc<OwnedFd>>>,
     policy: Arc<EffectivePolicy>,
-    /// Whoever owns what is made here, where that is not the caller.
+    /// The owner of new files, if that is not the calling user.
     user: Option<HostUser>,
 }
 
 impl FilesOnDisk {
     pub(crate) fn new(root: OwnedFd, policy: Arc<EffectivePolicy>, user: Option<HostUser>) -> Self {
-        let user = user.filter(|user| user.is_somebody_else());
+        let user = user.filter(|user| user.differs_from_caller());
         Self { root: Mutex::new(Some(Arc::new(root))), policy, user }
     }
 
-    /// Lets go of the directory. From here on every call is answered with [`FilesError::Gone`].
+    /// Closes the directory. Every later call fails with [`FilesError::Gone`].
     pub(crate) fn close(&self) {
         lock(&self.root).take();
     }
 
-    fn view(&self) -> Result<View, FilesError> {
+    fn view(&self) -> Result<WorkspaceView, FilesError> {
         let root = lock(&self.root).clone();
-        Ok(View { root: root.ok_or(FilesError::Gone)?, policy: Arc::clone(&self.policy) })
+        Ok(WorkspaceView { root: root.ok_or(FilesError::Gone)?, policy: Arc::clone(&self.policy) })
     }
 
-    /// Does `work` in a thread, as the user inside.
-    async fn act<T: Send + 'static>(
+    /// Runs `work` on a thread, as the sandbox user.
+    async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&View) -> Result<T, FilesError> + Send + 'static,
+        work: impl FnOnce(&WorkspaceView) -> Result<T, FilesError> + Send + 'static,
     ) -> Result<T, FilesError> {
         let view = self.view()?;
-        as_user(self.user, move || work(&view)).await.about(Path::new(""))?
+        run_as_user(self.user, move || work(&view)).await.at_path(Path::new(""))?
     }
 
     async fn open(&self, path: &Path, range: ByteRange) -> Result<FileContent, FilesError> {
         let path = path.to_owned();
-        let (mut file, stat) = self.act(move |view| view.open(&path)).await?;
-        file.seek(std::io::SeekFrom::Start(range.offset)).about(&stat.path)?;
+        let (mut file, stat) = self.run(move |view| view.open(&path)).await?;
+        file.seek(std::io::SeekFrom::Start(range.offset)).at_path(&stat.path)?;
         let length = stat.size.saturating_sub(range.offset).min(range.limit);
         let bytes = Box::new(tokio::fs::File::from_std(file).take(length));
         Ok(FileContent { stat, length, bytes })
     }
 
     async fn replace(&self, path: &Path, content: ByteStream, limit: u64) -> Result<u64, FilesError> {
-        let asked = path.to_owned();
-        let (draft, file, path) = self.act(move |view| view.draft(&asked)).await?;
+        let requested = path.to_owned();
+        let (pending, file, path) = self.run(move |view| view.begin_replace(&requested)).await?;
         let count = copy(content, file, limit, &path).await?;
-        self.act(move |_| draft.finish()).await?;
+        self.run(move |_| pending.finish()).await?;
         Ok(count)
     }
 
     async fn send_archive(&self, path: &Path, cap: ArchiveLimit) -> Result<ByteStream, FilesError> {
-        let asked = path.to_owned();
-        // What is wrong with the path itself is told now, not in the stream.
-        self.act(move |view| view.stat(&asked)).await?;
-        let (mut sender, receiver) = bridge();
+        let requested = path.to_owned();
+        // An error of the path itself is returned now, not in the stream.
+        self.run(move |view| view.stat(&requested)).await?;
+        let (mut sender, receiver) = byte_channel();
         let (view, user, path) = (self.view()?, self.user, path.to_owned());
         let start = move || {
-            let entered = user.map_or(Ok(()), HostUser::take_over_thread).about(&path);
-            let packed = entered.and_then(|()| archive::pack(&view, &path, cap, &mut sender));
+            let switched = user.map_or(Ok(()), HostUser::switch_thread).at_path(&path);
+            let packed = switched.and_then(|()| archive::pack(&view, &path, cap, &mut sender));
             sender.finish(packed.map_err(std::io::Error::other));
         };
-        std::thread::Builder::new().name("viv-pack".to_owned()).spawn(start).about(Path::new(""))?;
+        std::thread::Builder::new().name("viv-pack".to_owned()).spawn(start).at_path(Path::new(""))?;
         Ok(Box::new(receiver))
     }
 
     async fn take_archive(&self, path: &Path, from: ByteStream, cap: ArchiveLimit) -> Result<UnpackReport, FilesError> {
         let path = path.to_owned();
-        let (sender, receiver) = bridge();
-        let mut unpacking = std::pin::pin!(self.act(move |view| archive::unpack(view, &path, cap, receiver)));
+        let (sender, receiver) = byte_channel();
+        let mut unpacking = std::pin::pin!(self.run(move |view| archive::unpack(view, &path, cap, receiver)));
         tokio::select! {
             biased;
-            // A refusal is told at once, however much the caller still has to send.
+            // A refusal is returned at once, even while the caller still sends.
             unpacked = &mut unpacking => unpacked,
-            fed = sender.feed(from) => {
-                fed.map_err(FilesError::Content)?;
+            sent = sender.send_all(from) => {
+                sent.map_err(FilesError::Content)?;
                 unpacking.await
             }
         }
@@ -111,24 +111,24 @@ async fn copy(mut from: ByteStream, to: std::fs::File, limit: u64, path: &Path) 
         }
         count += read as u64;
         if count > limit {
-            let limit = format!("{limit} bytes are the limit");
+            let limit = format!("the limit is {limit} bytes");
             return Err(FilesError::TooLarge { path: path.to_owned(), limit });
         }
-        to.write_all(&buffer[..read]).await.about(path)?;
+        to.write_all(&buffer[..read]).await.at_path(path)?;
     }
-    to.flush().await.about(path)?;
+    to.flush().await.at_path(path)?;
     Ok(count)
 }
 
 impl WorkspaceFiles for FilesOnDisk {
     fn stat<'a>(&'a self, path: &'a Path) -> FilesFuture<'a, FileStat> {
         let path = path.to_owned();
-        Box::pin(self.act(move |view| view.stat(&path)))
+        Box::pin(self.run(move |view| view.stat(&path)))
     }
 
     fn list<'a>(&'a self, path: &'a Path, limit: usize) -> FilesFuture<'a, DirectoryListing> {
         let path = path.to_owned();
-        Box::pin(self.act(move |view| view.list(&path, limit)))
+        Box::pin(self.run(move |view| view.list(&path, limit)))
     }
 
     fn read<'a>(&'a self, path: &'a Path, range: ByteRange) -> FilesFuture<'a, FileContent> {
@@ -141,17 +141,17 @@ impl WorkspaceFiles for FilesOnDisk {
 
     fn make_directory<'a>(&'a self, path: &'a Path) -> FilesFuture<'a, ()> {
         let path = path.to_owned();
-        Box::pin(self.act(move |view| view.make_directory(&path)))
+        Box::pin(self.run(move |view| view.make_directory(&path)))
     }
 
     fn rename<'a>(&'a self, from: &'a Path, to: &'a Path, existing: OnExisting) -> FilesFuture<'a, ()> {
         let (from, to) = (from.to_owned(), to.to_owned());
-        Box::pin(self.act(move |view| view.rename(&from, &to, existing)))
+        Box::pin(self.run(move |view| view.rename(&from, &to, existing)))
     }
 
     fn remove<'a>(&'a self, path: &'a Path, depth: RemovalDepth) -> FilesFuture<'a, ()> {
         let path = path.to_owned();
-        Box::pin(self.act(move |view| view.remove(&path, depth)))
+        Box::pin(self.run(move |view| view.remove(&path, depth)))
     }
 
     fn pack<'a>(&'a self, path: &'a Path, cap: ArchiveLimit) -> FilesFuture<'a, ByteStream> {

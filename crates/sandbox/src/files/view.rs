@@ -1,4 +1,4 @@
-//! The workspace as a command inside sees it: what can be done to it in one go, by a thread that may block.
+//! Blocking file operations on a workspace, checked against its policy.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -11,34 +11,36 @@ use policy::{Action, EffectivePolicy};
 use rustix::fs::{AtFlags, FileType, Mode, fchmod, fstat, mkdirat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::draft::Draft;
-use super::error::About;
-use super::path::{Last, real};
-use super::{DirectoryListing, FileEntry, FileKind, FileStat, FilesError, OnExisting, RemovalDepth, carry};
+use super::error::AtPath;
+use super::path::{LastLink, resolve};
+use super::pending_file::PendingFile;
+use super::{DirectoryListing, FileEntry, FileKind, FileStat, FilesError, OnExisting, RemovalDepth, move_directory};
 use crate::beneath;
-use crate::tree::{Next, visit};
+use crate::tree::{VisitNext, visit};
 
-/// What a file made here can be done with by the user inside, and by everybody.
+/// The permissions of new files and directories.
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// An open workspace and the policy it is under.
+/// An open workspace and its policy.
 #[derive(Clone)]
-pub(super) struct View {
+pub(super) struct WorkspaceView {
     pub(super) root: Arc<OwnedFd>,
     pub(super) policy: Arc<EffectivePolicy>,
 }
 
-impl View {
-    pub(super) fn may_read(&self, path: &Path) -> Result<(), FilesError> {
-        self.judge(Action::Read(Path::new(WORKSPACE).join(path)), "read", path)
+impl WorkspaceView {
+    /// Fails when the policy denies to read `path`.
+    pub(super) fn check_read(&self, path: &Path) -> Result<(), FilesError> {
+        self.check(Action::Read(Path::new(WORKSPACE).join(path)), "read", path)
     }
 
-    pub(super) fn may_change(&self, path: &Path) -> Result<(), FilesError> {
-        self.judge(Action::Write(Path::new(WORKSPACE).join(path)), "change", path)
+    /// Fails when the policy denies to change `path`.
+    pub(super) fn check_change(&self, path: &Path) -> Result<(), FilesError> {
+        self.check(Action::Write(Path::new(WORKSPACE).join(path)), "change", path)
     }
 
-    fn judge(&self, action: Action, doing: &'static str, path: &Path) -> Result<(), FilesError> {
+    fn check(&self, action: Action, doing: &'static str, path: &Path) -> Result<(), FilesError> {
         let decision = self.policy.decide(&action);
         if decision.is_allowed() {
             return Ok(());
@@ -47,25 +49,25 @@ impl View {
     }
 
     pub(super) fn stat(&self, path: &Path) -> Result<FileStat, FilesError> {
-        let path = real(&self.root, path, Last::AsItIs)?;
-        self.stat_real(&path)
+        let path = resolve(&self.root, path, LastLink::NotFollowed)?;
+        self.stat_resolved(&path)
     }
 
-    fn stat_real(&self, path: &Path) -> Result<FileStat, FilesError> {
-        let found = beneath::look(&*self.root, path).about(path)?;
-        let mut stat = FileStat::new(path.to_owned(), &fstat(&found).about(path)?);
+    fn stat_resolved(&self, path: &Path) -> Result<FileStat, FilesError> {
+        let found = beneath::path_handle(&*self.root, path).at_path(path)?;
+        let mut stat = FileStat::new(path.to_owned(), &fstat(&found).at_path(path)?);
         if stat.kind == FileKind::Link {
-            stat.target = beneath::link(&self.root, path).about(path)?;
+            stat.target = beneath::link(&self.root, path).at_path(path)?;
         }
         Ok(stat)
     }
 
     pub(super) fn list(&self, path: &Path, limit: usize) -> Result<DirectoryListing, FilesError> {
-        let path = real(&self.root, path, Last::Followed)?;
-        let directory = beneath::directory(&*self.root, &path).about(&path)?;
+        let path = resolve(&self.root, path, LastLink::Followed)?;
+        let directory = beneath::directory(&*self.root, &path).at_path(&path)?;
         let mut listing = DirectoryListing::default();
-        for name in beneath::names(&directory).about(&path)? {
-            let name = OsStr::from_bytes(name.about(&path)?.to_bytes()).to_owned();
+        for name in beneath::names(&directory).at_path(&path)? {
+            let name = OsStr::from_bytes(name.at_path(&path)?.to_bytes()).to_owned();
             if listing.entries.len() == limit {
                 listing.truncated = true;
                 break;
@@ -74,7 +76,7 @@ impl View {
                 Ok(stat) => {
                     listing.entries.push(FileEntry { stat: FileStat::new(path.join(&name), &stat), name });
                 }
-                // Gone since it was named.
+                // The entry was removed since it was listed.
                 Err(Errno::NOENT) => {}
                 Err(error) => return Err(FilesError::of(&path.join(&name), error)),
             }
@@ -83,114 +85,115 @@ impl View {
         Ok(listing)
     }
 
-    /// The regular file that `path` leads to.
+    /// Opens the regular file `path`.
     pub(super) fn open(&self, path: &Path) -> Result<(std::fs::File, FileStat), FilesError> {
-        let path = real(&self.root, path, Last::Followed)?;
-        self.may_read(&path)?;
-        let kind = self.stat_real(&path)?.kind;
-        let wrong = || FilesError::WrongKind { path: path.clone(), wanted: "a regular file" };
-        // Looked at before it is opened: a device may act on being opened.
+        let path = resolve(&self.root, path, LastLink::Followed)?;
+        self.check_read(&path)?;
+        let kind = self.stat_resolved(&path)?.kind;
+        let wrong_kind = || FilesError::WrongKind { path: path.clone(), wanted: "a regular file" };
+        // Checked before the open, because opening a device may have an effect.
         if kind != FileKind::File {
-            return Err(wrong());
+            return Err(wrong_kind());
         }
-        let file = beneath::regular(&*self.root, &path).about(&path)?.ok_or_else(wrong)?;
-        let stat = FileStat::new(path.clone(), &fstat(&file).about(&path)?);
+        let file = beneath::regular(&*self.root, &path).at_path(&path)?.ok_or_else(wrong_kind)?;
+        let stat = FileStat::new(path.clone(), &fstat(&file).at_path(&path)?);
         Ok((file, stat))
     }
 
-    /// An empty file that will be at `path`, with the permissions of what it replaces.
-    pub(super) fn draft(&self, path: &Path) -> Result<(Draft, std::fs::File, PathBuf), FilesError> {
-        let path = real(&self.root, path, Last::Followed)?;
-        self.may_change(&path)?;
-        let mode = match self.stat_real(&path) {
+    /// Makes an empty pending file for `path`, with the permissions of the file that it replaces.
+    pub(super) fn begin_replace(&self, path: &Path) -> Result<(PendingFile, std::fs::File, PathBuf), FilesError> {
+        let path = resolve(&self.root, path, LastLink::Followed)?;
+        self.check_change(&path)?;
+        let mode = match self.stat_resolved(&path) {
             Ok(stat) if stat.kind == FileKind::File => stat.mode,
             Ok(_) => return Err(FilesError::WrongKind { path, wanted: "a regular file" }),
             Err(FilesError::NotFound(_)) => FILE_MODE,
             Err(error) => return Err(error),
         };
-        let (draft, file) = Draft::file(self.parent(&path)?, &path, mode)?;
-        Ok((draft, file, path))
+        let (pending, file) = PendingFile::file(self.make_parent(&path)?, &path, mode)?;
+        Ok((pending, file, path))
     }
 
-    /// Makes the directory `path`, which holds no link, and those it is in.
+    /// Makes the directory `path` and its parents.
     pub(super) fn make_directory(&self, path: &Path) -> Result<(), FilesError> {
-        let path = real(&self.root, path, Last::Followed)?;
-        self.make_real(&path).map(drop)
+        let path = resolve(&self.root, path, LastLink::Followed)?;
+        self.make_resolved(&path).map(drop)
     }
 
-    fn make_real(&self, path: &Path) -> Result<OwnedFd, FilesError> {
+    fn make_resolved(&self, path: &Path) -> Result<OwnedFd, FilesError> {
         match beneath::directory(&*self.root, path) {
             Err(Errno::NOENT) => {}
-            other => return other.about(path),
+            other => return other.at_path(path),
         }
-        self.may_change(path)?;
-        let parent = self.parent(path)?;
+        self.check_change(path)?;
+        let parent = self.make_parent(path)?;
         match mkdirat(&parent, name(path)?, Mode::from_raw_mode(DIRECTORY_MODE)) {
             Ok(()) => {
-                let made = beneath::directory(&*self.root, path).about(path)?;
-                // What the process's mask took away.
-                fchmod(&made, Mode::from_raw_mode(DIRECTORY_MODE)).about(path)?;
+                let made = beneath::directory(&*self.root, path).at_path(path)?;
+                // mkdirat applies the process's umask; fchmod does not.
+                fchmod(&made, Mode::from_raw_mode(DIRECTORY_MODE)).at_path(path)?;
                 Ok(made)
             }
-            // Made by somebody else meanwhile.
-            Err(Errno::EXIST) => beneath::directory(&*self.root, path).about(path),
+            // Another process made it meanwhile.
+            Err(Errno::EXIST) => beneath::directory(&*self.root, path).at_path(path),
             Err(error) => Err(FilesError::of(path, error)),
         }
     }
 
-    /// The directory that `path` is in, made if it is not there.
-    pub(super) fn parent(&self, path: &Path) -> Result<OwnedFd, FilesError> {
-        self.make_real(path.parent().unwrap_or(Path::new("")))
+    /// Opens the parent directory of `path`, making it if it does not exist.
+    pub(super) fn make_parent(&self, path: &Path) -> Result<OwnedFd, FilesError> {
+        self.make_resolved(path.parent().unwrap_or(Path::new("")))
     }
 
-    /// The directory that `path` is in.
-    pub(super) fn around(&self, path: &Path) -> Result<OwnedFd, FilesError> {
+    /// Opens the parent directory of `path`.
+    pub(super) fn parent(&self, path: &Path) -> Result<OwnedFd, FilesError> {
         let parent = path.parent().unwrap_or(Path::new(""));
-        beneath::directory(&*self.root, parent).about(parent)
+        beneath::directory(&*self.root, parent).at_path(parent)
     }
 
     pub(super) fn rename(&self, from: &Path, to: &Path, existing: OnExisting) -> Result<(), FilesError> {
-        let (from, to) = (real(&self.root, from, Last::AsItIs)?, real(&self.root, to, Last::AsItIs)?);
-        self.stat_real(&from)?;
+        let (from, to) =
+            (resolve(&self.root, from, LastLink::NotFollowed)?, resolve(&self.root, to, LastLink::NotFollowed)?);
+        self.stat_resolved(&from)?;
         if to.starts_with(&from) && to != from {
-            return Err(FilesError::WrongKind { path: to, wanted: "outside of what is moved" });
+            return Err(FilesError::WrongKind { path: to, wanted: "outside of the directory that is moved" });
         }
-        self.every(&from, &mut |path| {
+        self.check_all(&from, &mut |path| {
             let renamed = to.join(path.strip_prefix(&from).unwrap_or(Path::new("")));
-            // Under another name it could be read.
-            self.may_read(path).and_then(|()| self.may_change(path)).and_then(|()| self.may_change(&renamed))
+            // A denied file could be read under its new name.
+            self.check_read(path).and_then(|()| self.check_change(path)).and_then(|()| self.check_change(&renamed))
         })?;
         let (old_name, new_name) = (name(&from)?, name(&to)?);
-        let (old, new) = (self.around(&from)?, self.parent(&to)?);
+        let (old, new) = (self.parent(&from)?, self.make_parent(&to)?);
         match renameat_with(&old, old_name, &new, new_name, existing.flags()) {
-            // An overlay renames no directory of its lower layer: it is copied, as `mv` does.
-            Err(Errno::XDEV) => carry::carry(self, &from, &to, existing),
-            other => other.about(&to),
+            // An overlay cannot rename a directory of its lower layer. It is copied, as `mv` does.
+            Err(Errno::XDEV) => move_directory::move_directory(self, &from, &to, existing),
+            other => other.at_path(&to),
         }
     }
 
     pub(super) fn remove(&self, path: &Path, depth: RemovalDepth) -> Result<(), FilesError> {
-        let path = real(&self.root, path, Last::AsItIs)?;
-        let kind = self.stat_real(&path)?.kind;
+        let path = resolve(&self.root, path, LastLink::NotFollowed)?;
+        let kind = self.stat_resolved(&path)?.kind;
         name(&path)?;
         if kind != FileKind::Directory || depth == RemovalDepth::Single {
-            self.may_change(&path)?;
+            self.check_change(&path)?;
             return self.unlink(&path, kind);
         }
         self.remove_tree(&path)
     }
 
-    /// Removes a directory and everything in it, or nothing where the policy keeps a part of it.
+    /// Removes a directory and everything in it; nothing when the policy denies to change one of the entries.
     pub(super) fn remove_tree(&self, path: &Path) -> Result<(), FilesError> {
         let mut found = Vec::new();
-        self.may_change(path)?;
+        self.check_change(path)?;
         let mut each = |path: &Path, kind| {
-            self.may_change(path)?;
+            self.check_change(path)?;
             found.push((path.to_owned(), FileKind::of(kind)));
             Ok(())
         };
         self.below(path, &mut each)?;
-        // A directory was found before what is in it.
+        // Directories were found before their entries, so the order is reversed.
         for (path, kind) in found.iter().rev() {
             match self.unlink(path, *kind) {
                 Ok(()) | Err(FilesError::NotFound(_)) => {}
@@ -202,16 +205,17 @@ impl View {
 
     fn unlink(&self, path: &Path, kind: FileKind) -> Result<(), FilesError> {
         let flags = if kind == FileKind::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        unlinkat(self.around(path)?, name(path)?, flags).about(path)
+        unlinkat(self.parent(path)?, name(path)?, flags).at_path(path)
     }
 
-    /// Asks `may` about `path` and everything below it.
-    fn every(&self, path: &Path, may: &mut dyn FnMut(&Path) -> Result<(), FilesError>) -> Result<(), FilesError> {
-        may(path)?;
-        self.below(path, &mut |path, _| may(path))
+    /// Calls `check` for `path` and everything below it.
+    fn check_all(&self, path: &Path, check: &mut dyn FnMut(&Path) -> Result<(), FilesError>) -> Result<(), FilesError> {
+        check(path)?;
+        self.below(path, &mut |path, _| check(path))
     }
 
-    /// Everything below `path`, a directory before what is in it. Nothing where `path` is none.
+    /// Calls `each` for everything below `path`, a directory before its entries. Does nothing when `path` is not a
+    /// directory.
     pub(super) fn below(
         &self,
         path: &Path,
@@ -219,7 +223,7 @@ impl View {
     ) -> Result<(), FilesError> {
         let mut refused = None;
         let walked = visit(&self.root, path, &mut |path, kind| match each(path, kind) {
-            Ok(()) => Ok(Next::Enter),
+            Ok(()) => Ok(VisitNext::Enter),
             Err(error) => {
                 refused = Some(error);
                 Err(std::io::ErrorKind::Interrupted.into())
@@ -227,12 +231,12 @@ impl View {
         });
         match (refused, walked) {
             (Some(refused), _) => Err(refused),
-            (None, walked) => walked.about(path),
+            (None, walked) => walked.at_path(path),
         }
     }
 }
 
-/// The last name of `path`; the workspace itself has none here.
+/// Returns the last component of `path`. Fails for the workspace itself.
 pub(super) fn name(path: &Path) -> Result<&OsStr, FilesError> {
     path.file_name().ok_or_else(|| FilesError::WrongKind { path: WORKSPACE.into(), wanted: "in the workspace" })
 }

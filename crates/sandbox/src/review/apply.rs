@@ -1,16 +1,16 @@
-//! Changes brought to the host, all or none.
+//! Apply: copies saved changes to the host, all of them or none.
 //!
-//! Every path is checked before any is touched. Then a journal is written, and steps are taken that can be
-//! finished or undone from wherever they stop. Deletions come first. Originals are kept until the next
+//! Every path is checked before any is changed. Then a journal is written, and the changes are made in steps. From any
+//! point at which they stop, the steps can be finished or undone. Deletions come first. Originals are kept until the next
 //! apply, so that the last one can be undone.
 //!
-//! The workspace must lie on a file system that can exchange two names; all local ones can.
+//! The workspace must be on a file system that can exchange two names; all local ones can.
 
 mod aliases;
 mod check;
+mod context;
+mod directory_entry;
 mod error;
-mod hand;
-mod place;
 mod refusal;
 mod replace;
 mod repository;
@@ -22,30 +22,30 @@ use std::io;
 use std::path::Path;
 
 use self::check::check;
-use self::hand::{Hand, Stop};
+use self::context::{ApplyContext, StepError};
 use self::select::select;
 use self::step::{Step, run, steps};
-use super::journal::{Journal, State};
-use super::lock::Lock;
-use super::manifest::{Known, Manifest, Record};
+use super::apply_journal::{ApplyJournal, ApplyState};
+use super::manifest::{KnownFile, Manifest, ManifestEntry};
+use super::save_lock::SaveLock;
 use super::{FileStamp, SavedChange, SavedChanges};
 use crate::beneath;
 
-pub use check::{WriteRules, denying};
+pub use check::{WriteRules, denying_rule};
 pub use error::ApplyError;
 pub use refusal::{HostDifference, RefusalReason, RefusedPath};
 
-/// What was brought to the host, or taken back from it.
+/// The changes that were applied or undone.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ApplyReport {
     /// The changes, deletions first.
     pub changes: Vec<SavedChange>,
 }
 
-/// Applies the changes at or below `paths`, or all of them, to `workspace`, and forgets them as changes.
+/// Applies the changes at or below `paths`, or all of them, to `workspace`, and removes them from the saved changes.
 ///
-/// `rules` answers with the rule that denies writing a path to whoever applies; what the sandbox's own policy
-/// denies is refused as well. If any change is refused, none is applied.
+/// `rules` returns the rule of the applying user's policy that denies writing a path. Paths that the sandbox's own policy
+/// denies are refused as well. If any change is refused, none is applied.
 pub fn apply(
     saved: &mut SavedChanges,
     workspace: &Path,
@@ -55,13 +55,13 @@ pub fn apply(
     apply_stepwise(saved, workspace, paths, rules, &|| ())
 }
 
-/// Completes an apply that stopped halfway.
+/// Completes an apply that was interrupted.
 pub fn finish(directory: &Path) -> Result<ApplyReport, ApplyError> {
     finish_stepwise(directory, &|| ())
 }
 
-/// Takes back the last apply, whether it was finished or stopped halfway, and makes its changes pending
-/// again. Refused, with nothing done, where the host has changed since.
+/// Undoes the last apply, finished or interrupted, and makes its changes pending again. Fails without any effect when the
+/// host has changed since.
 pub fn undo(directory: &Path) -> Result<ApplyReport, ApplyError> {
     undo_stepwise(directory, &|| ())
 }
@@ -73,14 +73,14 @@ pub(crate) fn apply_stepwise(
     rules: WriteRules<'_>,
     before_each: &dyn Fn(),
 ) -> Result<ApplyReport, ApplyError> {
-    let _lock = Lock::take(&saved.directory)?;
+    let _lock = SaveLock::take(&saved.directory)?;
     let manifest = Manifest::read(&saved.directory)?;
     if manifest.saved_nanos != saved.manifest.saved_nanos {
         return Err(ApplyError::Stale);
     }
     saved.manifest = manifest;
-    let last = Journal::read(&saved.directory)?;
-    if last.as_ref().is_some_and(Journal::is_unfinished) {
+    let last = ApplyJournal::read(&saved.directory)?;
+    if last.as_ref().is_some_and(ApplyJournal::is_unfinished) {
         return Err(ApplyError::Unfinished);
     }
     let workspace = workspace.canonicalize()?;
@@ -98,13 +98,13 @@ pub(crate) fn apply_stepwise(
         last.remove(&saved.directory)?;
     }
     let id = uuid::Uuid::new_v4().simple().to_string();
-    let mut journal = Journal { id, workspace, state: State::Started, changes };
+    let mut journal = ApplyJournal { id, workspace, state: ApplyState::Started, changes };
     before_each();
     journal.write(&saved.directory)?;
     match complete(&saved.directory, &mut journal, before_each, ApplyError::stopped) {
         Ok(manifest) => saved.manifest = manifest,
         Err(error) => {
-            take_back(&saved.directory, &mut journal, before_each)?;
+            revert(&saved.directory, &mut journal, before_each)?;
             saved.manifest = Manifest::read(&saved.directory)?;
             return Err(error);
         }
@@ -113,71 +113,71 @@ pub(crate) fn apply_stepwise(
 }
 
 pub(crate) fn finish_stepwise(directory: &Path, before_each: &dyn Fn()) -> Result<ApplyReport, ApplyError> {
-    let _lock = Lock::take(directory)?;
-    let mut journal = Journal::read(directory)?.ok_or(ApplyError::NothingApplied)?;
+    let _lock = SaveLock::take(directory)?;
+    let mut journal = ApplyJournal::read(directory)?.ok_or(ApplyError::NothingApplied)?;
     match journal.state {
-        State::Done => {}
-        State::Undoing => return Err(ApplyError::Undoing),
-        State::Started => drop(complete(directory, &mut journal, before_each, ApplyError::half_applied)?),
+        ApplyState::Done => {}
+        ApplyState::Undoing => return Err(ApplyError::Undoing),
+        ApplyState::Started => drop(complete(directory, &mut journal, before_each, ApplyError::half_applied)?),
     }
     Ok(ApplyReport { changes: journal.changes })
 }
 
 pub(crate) fn undo_stepwise(directory: &Path, before_each: &dyn Fn()) -> Result<ApplyReport, ApplyError> {
-    let _lock = Lock::take(directory)?;
-    let mut journal = Journal::read(directory)?.ok_or(ApplyError::NothingApplied)?;
-    take_back(directory, &mut journal, before_each)?;
+    let _lock = SaveLock::take(directory)?;
+    let mut journal = ApplyJournal::read(directory)?.ok_or(ApplyError::NothingApplied)?;
+    revert(directory, &mut journal, before_each)?;
     Ok(ApplyReport { changes: journal.changes })
 }
 
-/// Takes every step that is left and records the result.
+/// Takes every remaining step and records the result.
 fn complete(
     saved: &Path,
-    journal: &mut Journal,
+    journal: &mut ApplyJournal,
     before_each: &dyn Fn(),
-    stopped: fn(&Path, Stop) -> ApplyError,
+    stopped: fn(&Path, StepError) -> ApplyError,
 ) -> Result<Manifest, ApplyError> {
-    let hand = Hand::open(saved, journal, before_each)?;
+    let context = ApplyContext::open(saved, journal, before_each)?;
     let steps = steps(&journal.changes);
-    run(&hand, &steps).map_err(|(path, stop)| stopped(path, stop))?;
-    hand.sync_names(&paths_of(&steps))?;
+    run(&context, &steps).map_err(|(path, stop)| stopped(path, stop))?;
+    context.sync_names(&paths_of(&steps))?;
     let mut manifest = Manifest::read(saved)?;
-    forget_applied(&mut manifest, &hand, &journal.changes)?;
-    hand.next();
+    record_applied(&mut manifest, &context, &journal.changes)?;
+    context.next();
     manifest.write(saved)?;
-    hand.next();
-    drop(hand);
-    journal.state = State::Done;
+    context.next();
+    drop(context);
+    journal.state = ApplyState::Done;
     journal.write(saved)?;
     Ok(manifest)
 }
 
 /// Undoes every step, last one first, and makes the changes pending again.
-fn take_back(saved: &Path, journal: &mut Journal, before_each: &dyn Fn()) -> Result<(), ApplyError> {
-    let hand = Hand::open(saved, journal, before_each)?;
+fn revert(saved: &Path, journal: &mut ApplyJournal, before_each: &dyn Fn()) -> Result<(), ApplyError> {
+    let context = ApplyContext::open(saved, journal, before_each)?;
     let steps_taken = steps(&journal.changes);
-    let applied = journal.state == State::Done;
-    let mut hindrances = Vec::new();
+    let applied = journal.state == ApplyState::Done;
+    let mut obstacles = Vec::new();
     for step in &steps_taken {
-        hindrances.extend(step.hindrance(&hand, applied)?.map(|difference| (step.path(), difference)));
+        obstacles.extend(step.obstacle(&context, applied)?.map(|difference| (step.path(), difference)));
     }
-    if !hindrances.is_empty() {
-        return Err(ApplyError::changed_since(hindrances));
+    if !obstacles.is_empty() {
+        return Err(ApplyError::changed_since(obstacles));
     }
-    if journal.state != State::Undoing {
-        let undoing = Journal { state: State::Undoing, ..journal.clone() };
-        hand.next();
+    if journal.state != ApplyState::Undoing {
+        let undoing = ApplyJournal { state: ApplyState::Undoing, ..journal.clone() };
+        context.next();
         undoing.write(saved)?;
     }
     for step in steps_taken.iter().rev() {
-        step.revert(&hand).map_err(|stop| ApplyError::half_applied(step.path(), stop))?;
+        step.revert(&context).map_err(|stop| ApplyError::half_applied(step.path(), stop))?;
     }
-    hand.sync_names(&paths_of(&steps_taken))?;
+    context.sync_names(&paths_of(&steps_taken))?;
     let mut manifest = Manifest::read(saved)?;
-    remember_undone(&mut manifest, &hand, &journal.changes)?;
-    hand.next();
+    record_undone(&mut manifest, &context, &journal.changes)?;
+    context.next();
     manifest.write(saved)?;
-    hand.next();
+    context.next();
     Ok(journal.remove(saved)?)
 }
 
@@ -185,35 +185,35 @@ fn paths_of<'a>(steps: &[Step<'a>]) -> Vec<&'a Path> {
     steps.iter().map(Step::path).collect()
 }
 
-/// The changes are none any more, and what they left on the host is ours.
-fn forget_applied(manifest: &mut Manifest, hand: &Hand<'_>, changes: &[SavedChange]) -> io::Result<()> {
+/// Removes applied changes from the manifest, and records the files that they left on the host.
+fn record_applied(manifest: &mut Manifest, context: &ApplyContext<'_>, changes: &[SavedChange]) -> io::Result<()> {
     let applied: HashMap<&Path, &SavedChange> = changes.iter().map(|change| (change.path.as_path(), change)).collect();
     manifest.changes.retain(|record| applied.get(&*record.change.path).is_none_or(|change| **change != record.change));
     manifest.known.retain(|known| !applied.contains_key(&*known.path));
     for change in changes {
-        let left = on_host(hand, &change.path)?.filter(|stamp| !stamp.is_directory());
-        manifest.known.extend(left.map(|stamp| Known { path: change.path.clone(), stamp }));
+        let left = on_host(context, &change.path)?.filter(|stamp| !stamp.is_directory());
+        manifest.known.extend(left.map(|stamp| KnownFile { path: change.path.clone(), stamp }));
     }
     Ok(())
 }
 
-/// The changes are pending again, over the originals as they are now.
-fn remember_undone(manifest: &mut Manifest, hand: &Hand<'_>, changes: &[SavedChange]) -> io::Result<()> {
+/// Makes undone changes pending again, based on the originals as they are now.
+fn record_undone(manifest: &mut Manifest, context: &ApplyContext<'_>, changes: &[SavedChange]) -> io::Result<()> {
     let undone: HashSet<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
     manifest.known.retain(|known| !undone.contains(&*known.path));
     let listed: HashSet<_> = manifest.changes.iter().map(|record| record.change.path.clone()).collect();
     let missing = changes.iter().filter(|change| !listed.contains(&change.path));
-    manifest.changes.extend(missing.map(|change| Record { change: change.clone(), upper: None }));
+    manifest.changes.extend(missing.map(|change| ManifestEntry { change: change.clone(), upper: None }));
     for record in manifest.changes.iter_mut().filter(|record| undone.contains(&*record.change.path)) {
-        record.change.base = on_host(hand, &record.change.path)?;
+        record.change.base = on_host(context, &record.change.path)?;
         record.change.conflict = false;
     }
     manifest.sort();
     Ok(())
 }
 
-fn on_host(hand: &Hand<'_>, path: &Path) -> io::Result<Option<FileStamp>> {
-    match beneath::stamp(&hand.workspace, path) {
+fn on_host(context: &ApplyContext<'_>, path: &Path) -> io::Result<Option<FileStamp>> {
+    match beneath::stamp(&context.workspace, path) {
         Err(error) if beneath::is_absence(error) => Ok(None),
         other => Ok(other?),
     }

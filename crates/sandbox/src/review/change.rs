@@ -1,32 +1,32 @@
-//! One change as it is kept and shown.
+//! One saved change.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FileStamp, lossless};
+use super::{FileStamp, json_path};
 use crate::overlay::ChangeKind;
 
-/// One path that differs from the host, kept so that it can be shown and applied when the sandbox is gone.
+/// One path that differs from the host, saved so that it can be shown and applied after the sandbox has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedChange {
-    /// Relative to the workspace; a text in JSON, or `{"bytes": […]}` where it is none.
-    #[serde(with = "lossless")]
+    /// The path relative to the workspace. In JSON a text, or `{"bytes": […]}` when it is not UTF-8.
+    #[serde(with = "json_path")]
     pub path: PathBuf,
-    /// What happened to it.
+    /// The kind of change.
     pub kind: ChangeKind,
-    /// What the sandbox left there; `None` when it was deleted.
+    /// The entry that the sandbox left; `None` when it was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<SavedEntry>,
-    /// What the host had there when this was saved; `None` when there was nothing.
+    /// The stamp of the host's file when the change was saved; `None` when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<FileStamp>,
-    /// The host's own file changed since the sandbox was made: neither side may overwrite the other.
+    /// Whether the host's file changed since the sandbox was made, so that neither may overwrite the other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub conflict: bool,
 }
 
-/// What the sandbox left at a path.
+/// The entry that the sandbox left at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SavedEntry {
@@ -36,18 +36,18 @@ pub enum SavedEntry {
         mode: u32,
         /// Length in bytes.
         size: u64,
-        /// Digest of its content, in hexadecimal; the content is kept under this name.
+        /// The digest of its content in hexadecimal, which is also the name of the saved content.
         sha256: String,
     },
-    /// A directory; what lies in it is listed on its own.
+    /// A directory. Its entries are separate changes.
     Directory {
         /// Permission bits.
         mode: u32,
     },
     /// A symbolic link.
     Symlink {
-        /// Where it points, as written.
-        #[serde(with = "lossless")]
+        /// The target of the link, as written.
+        #[serde(with = "json_path")]
         target: PathBuf,
     },
     /// A FIFO, socket or device. It was not opened, and is never applied.
@@ -55,29 +55,29 @@ pub enum SavedEntry {
         /// Type and permission bits.
         mode: u32,
     },
-    /// Something that could not be kept, and is never applied.
+    /// A file that could not be saved, and is never applied.
     Unsaved {
-        /// Why not.
+        /// The reason.
         reason: UnsavedReason,
     },
 }
 
-/// Why something was not kept.
+/// Why a file was not saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnsavedReason {
-    /// It is larger than what is kept.
+    /// The file is larger than the limit.
     TooLarge,
-    /// Its path is too long.
+    /// The path is too long.
     TooDeep,
-    /// Its permissions shut us out.
+    /// The permissions do not allow to read it.
     Unreadable,
-    /// It was replaced while it was read.
+    /// The file was replaced while it was read.
     Vanished,
 }
 
 impl SavedChange {
-    /// Digest of the kept content, for a regular file.
+    /// Returns the digest of the saved content of a regular file.
     pub(crate) fn sha256(&self) -> Option<&str> {
         match &self.entry {
             Some(SavedEntry::Regular { sha256, .. }) => Some(sha256),

@@ -1,7 +1,7 @@
-//! Changes as patches: text with git's headers.
+//! Changes as patches in git's format.
 //!
-//! The content before is the host's as it is now, the content after is what was saved. Both are read only
-//! up to a bound, and a comparison that takes too long is cut short: it is then coarser, not wrong.
+//! The old content is the host's current file, the new content is the saved one. Both are read up to a limit. A comparison
+//! that takes too long is cut short: the patch is then longer than necessary, but correct.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,19 +11,19 @@ use std::time::Duration;
 use rustix::fs::FileType;
 use similar::{Algorithm, ChangeTag, TextDiff};
 
-use super::contents::Contents;
-use super::lossless::quoted;
+use super::content_store::ContentStore;
+use super::json_path::quoted;
 use super::{LineCount, SavedChange, SavedChanges, SavedEntry};
 use crate::beneath;
 
-/// Larger files are told by their size.
+/// Of larger files only the size is shown.
 const MAX_BYTES: u64 = 2 << 20;
-/// A comparison stops being exact after this.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// After this time the comparison is no longer minimal.
+const DIFF_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// One side of a comparison.
-enum Side {
-    /// No file here: nothing, or a directory.
+enum DiffSide {
+    /// No file, or a directory.
     Nothing,
     Text(String),
     Binary {
@@ -31,7 +31,7 @@ enum Side {
     },
 }
 
-/// The patch of one change.
+/// Returns the patch of one change.
 pub(crate) fn patch(saved: &SavedChanges, change: &SavedChange) -> io::Result<String> {
     let header = header(change).join("\n");
     let (before, after) = (before(saved, change)?, after(saved, change)?);
@@ -47,7 +47,7 @@ pub(crate) fn patch(saved: &SavedChanges, change: &SavedChange) -> io::Result<St
     Ok(format!("{header}\n{body}"))
 }
 
-/// The lines of one change.
+/// Returns the number of added and removed lines of one change.
 pub(crate) fn count(saved: &SavedChanges, change: &SavedChange) -> io::Result<LineCount> {
     let (before, after) = (before(saved, change)?, after(saved, change)?);
     let Some((old, new)) = texts(&before, &after) else {
@@ -64,17 +64,17 @@ pub(crate) fn count(saved: &SavedChanges, change: &SavedChange) -> io::Result<Li
     Ok(lines)
 }
 
-/// Lines end with a line feed alone, as git has it: a carriage return is part of a line.
+/// Compares by line. As in git, only a line feed ends a line, and a carriage return is part of it.
 fn compare<'a>(old: &'a str, new: &'a str) -> TextDiff<'a, 'a, str> {
     let split = |text: &'a str| text.split_inclusive('\n').collect::<Vec<_>>();
     TextDiff::configure()
         .algorithm(Algorithm::Myers)
-        .timeout(PATIENCE)
+        .timeout(DIFF_TIMEOUT)
         .newline_terminated(true)
         .diff_slices(&split(old), &split(new))
 }
 
-/// The `diff --git` line, and what happened to the file beside its content.
+/// Returns the `diff --git` line and the lines about mode, kind and conflict.
 fn header(change: &SavedChange) -> Vec<String> {
     let (a, b) = (quoted(&Path::new("a").join(&change.path)), quoted(&Path::new("b").join(&change.path)));
     let mut lines = vec![format!("diff --git {a} {b}")];
@@ -90,7 +90,7 @@ fn header(change: &SavedChange) -> Vec<String> {
     }
     match &change.entry {
         Some(SavedEntry::Special { .. }) => lines.push("special file: never applied".to_owned()),
-        Some(SavedEntry::Unsaved { reason }) => lines.push(format!("not kept: {}", super::render::unsaved(*reason))),
+        Some(SavedEntry::Unsaved { reason }) => lines.push(format!("not saved: {}", super::render::unsaved(*reason))),
         _ => {}
     }
     if change.conflict {
@@ -99,12 +99,12 @@ fn header(change: &SavedChange) -> Vec<String> {
     lines
 }
 
-/// Git gives links no permissions.
+/// Returns the mode as git has it: links have no permissions.
 fn git_mode(mode: u32) -> u32 {
     if FileType::from_raw_mode(mode) == FileType::Symlink { 0o120_000 } else { mode }
 }
 
-/// Type and permission bits, as git writes them.
+/// Returns type and permission bits as git writes them.
 fn mode(entry: &SavedEntry) -> Option<u32> {
     Some(match entry {
         SavedEntry::Regular { mode, .. } => 0o100_000 | mode,
@@ -119,43 +119,45 @@ fn side_name(side: &str, change: &SavedChange, exists: bool) -> String {
     if exists { quoted(&Path::new(side).join(&change.path)) } else { "/dev/null".to_owned() }
 }
 
-fn before(saved: &SavedChanges, change: &SavedChange) -> io::Result<Side> {
-    let Some(base) = change.base else { return Ok(Side::Nothing) };
+fn before(saved: &SavedChanges, change: &SavedChange) -> io::Result<DiffSide> {
+    let Some(base) = change.base else { return Ok(DiffSide::Nothing) };
     let workspace = match beneath::root(saved.workspace()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Side::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(DiffSide::Nothing),
         other => other?,
     };
     match base.kind() {
-        FileType::RegularFile => beneath::regular(workspace, &change.path)?.map_or(Ok(Side::Nothing), Side::read),
-        FileType::Symlink => {
-            Ok(beneath::link(&workspace, &change.path)?.map_or(Side::Nothing, |link| Side::link(&link)))
+        FileType::RegularFile => {
+            beneath::regular(workspace, &change.path)?.map_or(Ok(DiffSide::Nothing), DiffSide::read)
         }
-        _ => Ok(Side::Nothing),
+        FileType::Symlink => {
+            Ok(beneath::link(&workspace, &change.path)?.map_or(DiffSide::Nothing, |link| DiffSide::link(&link)))
+        }
+        _ => Ok(DiffSide::Nothing),
     }
 }
 
-fn after(saved: &SavedChanges, change: &SavedChange) -> io::Result<Side> {
+fn after(saved: &SavedChanges, change: &SavedChange) -> io::Result<DiffSide> {
     match &change.entry {
-        Some(SavedEntry::Regular { sha256, .. }) => Side::read(Contents::of(saved.directory()).open(sha256)?),
-        Some(SavedEntry::Symlink { target }) => Ok(Side::link(target)),
-        Some(SavedEntry::Unsaved { .. }) => Ok(Side::Binary { size: 0 }),
-        Some(SavedEntry::Directory { .. } | SavedEntry::Special { .. }) | None => Ok(Side::Nothing),
+        Some(SavedEntry::Regular { sha256, .. }) => DiffSide::read(ContentStore::of(saved.directory()).open(sha256)?),
+        Some(SavedEntry::Symlink { target }) => Ok(DiffSide::link(target)),
+        Some(SavedEntry::Unsaved { .. }) => Ok(DiffSide::Binary { size: 0 }),
+        Some(SavedEntry::Directory { .. } | SavedEntry::Special { .. }) | None => Ok(DiffSide::Nothing),
     }
 }
 
-impl Side {
+impl DiffSide {
     fn read(file: File) -> io::Result<Self> {
         let size = file.metadata()?.len();
         let mut content = Vec::new();
         file.take(MAX_BYTES + 1).read_to_end(&mut content)?;
-        // A text that ends in the middle of a Macintosh line break cannot be written as a patch.
+        // A text that ends with a carriage return cannot be written as a patch.
         if content.len() as u64 > MAX_BYTES || content.contains(&0) || content.ends_with(b"\r") {
             return Ok(Self::Binary { size });
         }
         Ok(String::from_utf8(content).map_or(Self::Binary { size }, Self::Text))
     }
 
-    /// A link counts as a file whose content is its target, without an end of line.
+    /// Returns a link as a file whose content is its target, without a line feed.
     fn link(target: &Path) -> Self {
         target
             .to_str()
@@ -175,12 +177,12 @@ impl Side {
     }
 }
 
-/// Both sides as text; `None` when one of them is none.
-fn texts<'a>(before: &'a Side, after: &'a Side) -> Option<(&'a str, &'a str)> {
-    let text = |side: &'a Side| match side {
-        Side::Nothing => Some(""),
-        Side::Text(text) => Some(text.as_str()),
-        Side::Binary { .. } => None,
+/// Returns both sides as text; `None` when one of them is binary.
+fn texts<'a>(before: &'a DiffSide, after: &'a DiffSide) -> Option<(&'a str, &'a str)> {
+    let text = |side: &'a DiffSide| match side {
+        DiffSide::Nothing => Some(""),
+        DiffSide::Text(text) => Some(text.as_str()),
+        DiffSide::Binary { .. } => None,
     };
     Some((text(before)?, text(after)?))
 }

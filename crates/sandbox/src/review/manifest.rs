@@ -1,6 +1,6 @@
-//! The list of saved changes on disk.
+//! The manifest: the list of saved changes on disk.
 //!
-//! It is replaced as a whole or not at all, and only after the content it names is on disk.
+//! It is replaced as a whole, and only after the contents that it names are on disk.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,45 +10,45 @@ use policy::FileDenials;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{FileStamp, SavedChange, lossless};
+use super::{FileStamp, SavedChange, json_path};
 
 const NAME: &str = "manifest.json";
 
-/// Everything a save knows.
+/// The manifest of saved changes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     pub(crate) version: u32,
     /// The directory on the host.
-    #[serde(with = "lossless")]
+    #[serde(with = "json_path")]
     pub(crate) workspace: PathBuf,
     /// When the sandbox was made.
     pub(crate) since_nanos: i64,
-    /// When the walk began.
+    /// When the save began.
     pub(crate) saved_nanos: i64,
     /// Deletions first, then by path.
-    pub(crate) changes: Vec<Record>,
-    /// What we wrote to the host ourselves: not a change by somebody else, however young it is.
+    pub(crate) changes: Vec<ManifestEntry>,
+    /// Files that an apply wrote to the host. They are not conflicts, although they are new.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) known: Vec<Known>,
-    /// What the sandbox's own policy denies.
+    pub(crate) known: Vec<KnownFile>,
+    /// The file denials of the sandbox's policy.
     #[serde(default)]
     pub(crate) denials: FileDenials,
 }
 
-/// One change, and what it was copied from.
+/// One change, with the stamp of the file that it was copied from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct ManifestEntry {
     #[serde(flatten)]
     pub(crate) change: SavedChange,
-    /// The file of the upper layer, so that the next save can tell whether it changed.
+    /// The stamp of the file in the upper layer, so that the next save knows whether it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) upper: Option<FileStamp>,
 }
 
-/// A path of the host as we left it.
+/// A file of the host as an apply left it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Known {
-    #[serde(with = "lossless")]
+pub(crate) struct KnownFile {
+    #[serde(with = "json_path")]
     pub(crate) path: PathBuf,
     pub(crate) stamp: FileStamp,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Known {
 impl Manifest {
     pub(crate) const VERSION: u32 = 1;
 
-    /// Reads the list; `NotFound` when nothing was saved.
+    /// Reads the manifest; fails with `NotFound` when nothing was saved.
     pub(crate) fn read(directory: &Path) -> io::Result<Self> {
         let this: Self = read_json(&directory.join(NAME))?;
         if this.version == Self::VERSION {
@@ -70,10 +70,10 @@ impl Manifest {
         write_json(directory, NAME, self)
     }
 
-    /// Deletions first, then by path.
+    /// Sorts the changes: deletions first, then by path.
     pub(crate) fn sort(&mut self) {
         use crate::overlay::ChangeKind::Deleted;
-        let key = |record: &Record| (record.change.kind != Deleted, record.change.path.clone());
+        let key = |record: &ManifestEntry| (record.change.kind != Deleted, record.change.path.clone());
         self.changes.sort_by_cached_key(key);
     }
 }
@@ -86,7 +86,7 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     })
 }
 
-/// Puts a file in place as a whole: a crash leaves the one before, or this one.
+/// Replaces a file as a whole: after a crash it has the old or the new content.
 pub(crate) fn write_json(directory: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
     let temporary = directory.join(format!("{name}.new"));
     let mut file = File::create(&temporary)?;
@@ -96,7 +96,7 @@ pub(crate) fn write_json(directory: &Path, name: &str, value: &impl Serialize) -
     sync_directory(directory)
 }
 
-/// Makes renames and removals in a directory last.
+/// Writes renames and removals in a directory to disk.
 pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }

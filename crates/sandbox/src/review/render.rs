@@ -1,23 +1,23 @@
-//! Changes as a person reads them in a terminal.
+//! Changes as text for a terminal.
 //!
-//! Names and contents were written by the sandbox. Nothing of them reaches the terminal that could move its
-//! cursor, change its title or turn the direction of writing.
+//! The sandbox wrote the names and contents. Characters that could move the cursor, change the title or change the writing
+//! direction are escaped.
 
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
-use super::lossless::{is_plain, quoted};
+use super::json_path::{is_plain, quoted};
 use super::{ChangeStat, SavedChanges, UnsavedReason};
 use crate::overlay::ChangeKind;
 
-/// One line a path, deletions first, and a sum. A deleted directory is one line, with what was in it.
+/// Returns one line for each path, deletions first, and a sum. A deleted directory and its entries are one line.
 pub fn render_stat(stats: &[ChangeStat]) -> String {
     let rows = rows(stats);
     let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or_default();
     let mut text = String::new();
     for row in &rows {
-        let Row { letter, name, lines, note } = row;
+        let StatRow { letter, name, lines, note } = row;
         let line = format!("{letter} {name:width$}  {lines}{note}");
         text.push_str(line.trim_end());
         text.push('\n');
@@ -30,7 +30,7 @@ pub fn render_stat(stats: &[ChangeStat]) -> String {
     text
 }
 
-/// The patches of `paths` and all below them, or of everything, safe to print.
+/// Returns the patches of `paths` and everything below them, or of all changes, escaped for a terminal.
 pub fn render_diff(saved: &SavedChanges, paths: Option<&[&Path]>) -> io::Result<String> {
     let mut text = String::new();
     for change in saved.changes() {
@@ -42,27 +42,27 @@ pub fn render_diff(saved: &SavedChanges, paths: Option<&[&Path]>) -> io::Result<
     Ok(text)
 }
 
-/// Why something was not kept, as a clause.
+/// Returns why a file was not saved, as a clause.
 pub(crate) fn unsaved(reason: UnsavedReason) -> &'static str {
     match reason {
         UnsavedReason::TooLarge => "it is too large",
         UnsavedReason::TooDeep => "its path is too long",
-        UnsavedReason::Unreadable => "its permissions shut us out",
+        UnsavedReason::Unreadable => "its permissions do not allow to read it",
         UnsavedReason::Vanished => "it was replaced while it was read",
     }
 }
 
-struct Row {
+struct StatRow {
     letter: char,
     name: String,
     lines: String,
     note: &'static str,
 }
 
-fn rows(stats: &[ChangeStat]) -> Vec<Row> {
-    let mut rows: Vec<(Row, &Path, u64)> = Vec::new();
+fn rows(stats: &[ChangeStat]) -> Vec<StatRow> {
+    let mut rows: Vec<(StatRow, &Path, u64)> = Vec::new();
     for stat in stats {
-        // Sorted by path, a directory comes right before what was in it.
+        // Sorted by path, a directory comes right before its entries.
         if let Some((row, top, within)) = rows.last_mut()
             && stat.kind == ChangeKind::Deleted
             && stat.path.starts_with(*top)
@@ -83,12 +83,12 @@ fn rows(stats: &[ChangeStat]) -> Vec<Row> {
             (false, added, removed) => format!("+{added} -{removed}"),
         };
         let note = if stat.conflict { "  conflict: the host changed as well" } else { "" };
-        rows.push((Row { letter, name: quoted(&stat.path), lines, note }, &stat.path, 0));
+        rows.push((StatRow { letter, name: quoted(&stat.path), lines, note }, &stat.path, 0));
     }
     rows.into_iter().map(|(row, ..)| row).collect()
 }
 
-/// The text with everything that a terminal would act on written out.
+/// Returns the text with control and direction characters escaped.
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for sign in text.chars() {

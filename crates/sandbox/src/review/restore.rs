@@ -1,7 +1,6 @@
-//! Saved changes once more in a sandbox: a session goes on where it was, over the host as it is now.
+//! Restoring of saved changes in a new sandbox, so that a session can continue.
 //!
-//! They are put back by commands inside, with the rights of whoever made them; the host only hands over names
-//! and bytes.
+//! Commands inside restore the changes, with the rights of the sandbox user. The host only sends names and bytes.
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -10,17 +9,17 @@ use std::path::{Path, PathBuf};
 use tokio::io::AsyncRead;
 use tokio::net::unix::pipe;
 
-use super::contents::Contents;
+use super::content_store::ContentStore;
 use super::{SavedChange, SavedChanges, SavedEntry};
 use crate::exec::run_with_input;
 use crate::overlay::ChangeKind;
 use crate::{ExecSpec, Sandbox, SandboxError};
 
-/// What a failing tool may say.
+/// The most bytes of a failing tool's output.
 const MAX_OUTPUT: usize = 4096;
 
 impl SavedChanges {
-    /// Makes these changes in the workspace of `sandbox`. Nothing of its session runs yet.
+    /// Restores these changes in the workspace of `sandbox`. Call it before the session's commands run.
     pub async fn restore(&self, sandbox: &dyn Sandbox) -> Result<(), SandboxError> {
         let gone = self.gone();
         if !gone.is_empty() {
@@ -35,12 +34,12 @@ impl SavedChanges {
         let saved = self.clone();
         let packing = tokio::task::spawn_blocking(move || saved.pack(writer));
         let unpacked = tool(sandbox, &["tar", "-x", "-f", "-", "--same-permissions"], Box::new(reader)).await;
-        // A tool that stopped reading has more to say than the pipe it broke.
+        // The tool's error is more useful than the broken pipe that it causes.
         unpacked?;
         packing.await.map_err(|_| SandboxError::Gone)?.map_err(failed)
     }
 
-    /// What is not there any more, or stands in the way of something of another kind; each ends in a NUL.
+    /// Returns the paths to remove, each with a final NUL: deleted ones, and those that changed between file and directory.
     fn gone(&self) -> Vec<u8> {
         let in_the_way = |change: &SavedChange| {
             let is_directory = matches!(change.entry, Some(SavedEntry::Directory { .. }));
@@ -50,9 +49,9 @@ impl SavedChanges {
         gone.flat_map(|change| [local(&change.path).as_os_str().as_bytes(), b"\0"].concat()).collect()
     }
 
-    /// A tar archive of what is there: directories, files and links. What was not kept is not in it.
+    /// Writes a tar archive of the saved directories, files and links.
     fn pack(&self, to: impl Write) -> io::Result<()> {
-        let contents = Contents::of(self.directory());
+        let contents = ContentStore::of(self.directory());
         let mut archive = tar::Builder::new(to);
         for change in self.changes() {
             let mut header = tar::Header::new_gnu();
@@ -83,7 +82,7 @@ impl SavedChanges {
     }
 }
 
-/// No option, whatever it is called.
+/// Returns the path with `./`, so that tools do not take it for an option.
 fn local(path: &Path) -> PathBuf {
     Path::new(".").join(path)
 }
@@ -106,5 +105,5 @@ async fn tool(
 }
 
 fn failed(source: io::Error) -> SandboxError {
-    SandboxError::Create { step: "put the earlier changes back".into(), source }
+    SandboxError::Create { step: "restore the saved changes".into(), source }
 }

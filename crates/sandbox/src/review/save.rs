@@ -1,4 +1,4 @@
-//! From the upper layer, which dies with the host process, to files that stay.
+//! Saving of changes: copies the upper layer, which is lost with the host process, to files on disk.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -9,41 +9,41 @@ use std::time::SystemTime;
 
 use rustix::fs::{FileType, fstat};
 
-use super::contents::{Contents, are_equal};
-use super::journal::Journal;
-use super::lock::Lock;
-use super::manifest::{Known, Manifest, Record};
-use super::stamp::nanos_of;
-use super::walk::{Closed, Touched, touched};
+use super::apply_journal::ApplyJournal;
+use super::content_store::{ContentStore, are_equal};
+use super::file_stamp::nanos_of;
+use super::manifest::{KnownFile, Manifest, ManifestEntry};
+use super::save_lock::SaveLock;
+use super::upper_walk::{SkipReason, TouchedPath, touched_paths};
 use super::{FileStamp, SavedChange, SavedChanges, SavedEntry, UnsavedReason};
 use crate::beneath;
 use crate::overlay::{ChangeKind, OverlayLayers};
 
-/// Larger files are named but not kept; a hole costs the sandbox nothing, so its own quota is no bound.
+/// The largest file that is saved. The sandbox's quota is no bound, because holes of sparse files do not count.
 const MAX_FILE_BYTES: u64 = 4 << 30;
-/// The same for all files together.
+/// The most bytes that are saved of all files together.
 const MAX_TOTAL_BYTES: u64 = 16 << 30;
-/// Clocks of file systems tick slowly: a file this young may change again without a trace.
+/// File system clocks are coarse: a file that changed this recently may change again with the same time.
 const RACY_NANOS: i64 = 100_000_000;
 
-/// Which files are read again.
+/// Which files a save reads again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reread {
-    /// Those whose stamp differs from the last time.
+    /// Files whose stamp differs from the last save.
     Changed,
-    /// Every one.
+    /// All files.
     All,
 }
 
 pub(crate) fn save(layers: &OverlayLayers, into: &Path, reread: Reread) -> io::Result<SavedChanges> {
-    let mut contents = Contents::create(into)?;
-    let _lock = Lock::take(into)?;
-    let last = Last::read(into)?;
+    let mut contents = ContentStore::create(into)?;
+    let _lock = SaveLock::take(into)?;
+    let last = PreviousSave::read(into)?;
     let lower = beneath::root(&layers.lower)?;
     let since_nanos = nanos_of(layers.since);
     let saved_nanos = nanos_of(SystemTime::now());
     let mut changes = Vec::new();
-    let mut keeper = Keeper {
+    let mut keeper = EntrySaver {
         upper: &layers.upper,
         lower: &lower,
         last: &last,
@@ -51,11 +51,11 @@ pub(crate) fn save(layers: &OverlayLayers, into: &Path, reread: Reread) -> io::R
         reread,
         left: MAX_TOTAL_BYTES,
     };
-    for touched in touched(&layers.upper, &lower)? {
+    for touched in touched_paths(&layers.upper, &lower)? {
         let Some((entry, upper)) = keeper.entry(&touched)? else { continue };
         let conflict = last.is_conflict(&touched, since_nanos);
-        let Touched { path, kind, below: base, .. } = touched;
-        changes.push(Record { change: SavedChange { path, kind, entry, base, conflict }, upper });
+        let TouchedPath { path, kind, below: base, .. } = touched;
+        changes.push(ManifestEntry { change: SavedChange { path, kind, entry, base, conflict }, upper });
     }
     contents.sync()?;
     let workspace = layers.lower.clone();
@@ -68,24 +68,24 @@ pub(crate) fn save(layers: &OverlayLayers, into: &Path, reread: Reread) -> io::R
     Ok(SavedChanges::new(into, manifest))
 }
 
-/// Removes content that neither the list nor an unfinished apply names.
-fn forget(saved: &Path, contents: &Contents, manifest: &Manifest) -> io::Result<()> {
-    let journal = Journal::read(saved)?;
-    let applied = journal.iter().flat_map(Journal::changes);
+/// Removes contents that neither the manifest nor an unfinished apply needs.
+fn forget(saved: &Path, contents: &ContentStore, manifest: &Manifest) -> io::Result<()> {
+    let journal = ApplyJournal::read(saved)?;
+    let applied = journal.iter().flat_map(ApplyJournal::changes);
     let listed = manifest.changes.iter().map(|record| &record.change);
     let named: HashSet<&str> = listed.chain(applied).filter_map(SavedChange::sha256).collect();
     contents.retain(&named)
 }
 
-/// What the save before this one found.
+/// The result of the previous save.
 #[derive(Default)]
-struct Last {
+struct PreviousSave {
     saved_nanos: i64,
-    records: HashMap<PathBuf, Record>,
+    records: HashMap<PathBuf, ManifestEntry>,
     known: HashMap<PathBuf, FileStamp>,
 }
 
-impl Last {
+impl PreviousSave {
     fn read(saved: &Path) -> io::Result<Self> {
         let manifest = match Manifest::read(saved) {
             Ok(manifest) => manifest,
@@ -99,23 +99,23 @@ impl Last {
         })
     }
 
-    /// The file was kept by the last save, and has not been touched since.
-    fn unchanged(&self, path: &Path, now: &FileStamp) -> Option<&Record> {
+    /// Returns the entry of a file that the previous save kept and that was not changed since.
+    fn unchanged(&self, path: &Path, now: &FileStamp) -> Option<&ManifestEntry> {
         let record = self.records.get(path)?;
         let settled = now.ctime_nanos < self.saved_nanos - RACY_NANOS;
         (settled && record.upper.as_ref() == Some(now)).then_some(record)
     }
 
-    /// The host's file is not the one the sandbox was made over.
-    fn is_conflict(&self, touched: &Touched, since_nanos: i64) -> bool {
+    /// Returns whether the host's file changed since the sandbox was made.
+    fn is_conflict(&self, touched: &TouchedPath, since_nanos: i64) -> bool {
         let before = self.records.get(&touched.path).map(|record| &record.change);
         let Some(below) = touched.below else {
-            // It was there once, and we did not remove it.
+            // The file existed once, and no apply removed it.
             return before.is_some_and(|change| change.base.is_some()) || self.known.contains_key(&touched.path);
         };
-        // A directory is as young as the youngest name in it: those are looked at one by one.
+        // A directory changes with its entries, which are checked one by one.
         let young = below.ctime_nanos > since_nanos;
-        // Changed between two sandboxes of one session: older than the second, but not what the first had.
+        // The file changed between two sandboxes of one session: before the second, but after the first.
         let replaced = before.is_some_and(|change| change.base != Some(below));
         let ours = self.known.get(&touched.path) == Some(&below);
         let accepted = before.is_some_and(|change| !change.conflict && change.base == Some(below));
@@ -123,35 +123,35 @@ impl Last {
         !below.is_directory() && (young || replaced || still) && !ours && !accepted
     }
 
-    fn known(self) -> Vec<Known> {
-        let mut known: Vec<_> = self.known.into_iter().map(|(path, stamp)| Known { path, stamp }).collect();
+    fn known(self) -> Vec<KnownFile> {
+        let mut known: Vec<_> = self.known.into_iter().map(|(path, stamp)| KnownFile { path, stamp }).collect();
         known.sort_by(|a, b| a.path.cmp(&b.path));
         known
     }
 }
 
-/// Reads what the sandbox left, and keeps it.
-struct Keeper<'a> {
+/// Reads the entries that the sandbox left, and saves them.
+struct EntrySaver<'a> {
     upper: &'a OwnedFd,
     lower: &'a OwnedFd,
-    last: &'a Last,
-    contents: &'a mut Contents,
+    last: &'a PreviousSave,
+    contents: &'a mut ContentStore,
     reread: Reread,
-    /// How much may still be kept.
+    /// How many bytes may still be saved.
     left: u64,
 }
 
-/// What lies at a path, and the stamp of the file it was copied from.
-type Kept = (Option<SavedEntry>, Option<FileStamp>);
+/// The entry at a path, and the stamp of the file that it was copied from.
+type SavedState = (Option<SavedEntry>, Option<FileStamp>);
 
-impl Keeper<'_> {
-    /// `None` when it turns out to be as on the host.
-    fn entry(&mut self, touched: &Touched) -> io::Result<Option<Kept>> {
+impl EntrySaver<'_> {
+    /// Saves one entry; returns `None` when it is the same as on the host.
+    fn entry(&mut self, touched: &TouchedPath) -> io::Result<Option<SavedState>> {
         let Some(above) = touched.above else { return Ok(Some((None, None))) };
         if let Some(closed) = touched.closed {
             let reason = match closed {
-                Closed::TooDeep => UnsavedReason::TooDeep,
-                Closed::Unreadable => UnsavedReason::Unreadable,
+                SkipReason::TooDeep => UnsavedReason::TooDeep,
+                SkipReason::Unreadable => UnsavedReason::Unreadable,
             };
             return Ok(Some((Some(SavedEntry::Unsaved { reason }), None)));
         }
@@ -167,7 +167,7 @@ impl Keeper<'_> {
         Ok(Some((Some(entry), None)))
     }
 
-    fn link(&self, touched: &Touched) -> io::Result<Option<SavedEntry>> {
+    fn link(&self, touched: &TouchedPath) -> io::Result<Option<SavedEntry>> {
         let Some(target) = beneath::link(self.upper, &touched.path)? else {
             return Ok(Some(SavedEntry::Unsaved { reason: UnsavedReason::Vanished }));
         };
@@ -176,7 +176,7 @@ impl Keeper<'_> {
         Ok((!same).then_some(SavedEntry::Symlink { target }))
     }
 
-    fn regular(&mut self, touched: &Touched) -> io::Result<Option<Kept>> {
+    fn regular(&mut self, touched: &TouchedPath) -> io::Result<Option<SavedState>> {
         let unsaved = |reason| Ok(Some((Some(SavedEntry::Unsaved { reason }), None)));
         let mut file = match beneath::regular(self.upper, &touched.path) {
             Ok(Some(file)) => file,
@@ -186,7 +186,7 @@ impl Keeper<'_> {
             }
             Err(error) => return Err(error),
         };
-        // Taken before the content: a write meanwhile makes the next save read it again.
+        // The stamp is read before the content, so that a concurrent write makes the next save read the file again.
         let upper = FileStamp::of(&fstat(&file)?);
         if self.is_as_below(touched, &upper, &mut file)? {
             return Ok(None);
@@ -209,8 +209,8 @@ impl Keeper<'_> {
         Ok(Some((Some(SavedEntry::Regular { mode: upper.permissions(), size, sha256 }), Some(upper))))
     }
 
-    /// Whether a file was only opened or touched: same mode, same content.
-    fn is_as_below(&self, touched: &Touched, upper: &FileStamp, file: &mut File) -> io::Result<bool> {
+    /// Returns whether a file has the same mode and content as on the host.
+    fn is_as_below(&self, touched: &TouchedPath, upper: &FileStamp, file: &mut File) -> io::Result<bool> {
         let alike = |below: &FileStamp| below.mode == upper.mode && below.size == upper.size;
         if touched.kind != ChangeKind::Modified || !touched.below.is_some_and(|below| alike(&below)) {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Many files at once, out of a workspace and into it: the same tree comes back, and nothing hostile gets in.
+//! Tests of archives: packing and unpacking a workspace, and refusing hostile archives.
 
 use std::path::Path;
 
@@ -8,23 +8,23 @@ use tar::{Builder, EntryType, Header};
 use tokio::io::AsyncReadExt;
 
 use crate::files::{code, over, stream};
-use crate::{Promise, Subject, make, shell, tests, text};
+use crate::{NamedTest, Subject, make, shell, tests, text};
 
-pub(crate) fn everywhere() -> Vec<Promise> {
+pub(crate) fn everywhere() -> Vec<NamedTest> {
     tests![
-        what_is_packed_and_unpacked_is_the_same_tree,
-        one_file_is_packed_under_its_own_name,
-        an_archive_replaces_files_and_drops_their_special_bits,
-        hostile_archives_are_refused_where_they_turn_hostile,
-        an_archive_may_not_be_larger_than_was_said,
-        an_archive_that_breaks_off_is_no_archive,
+        packed_tree_unpacks_unchanged,
+        single_file_is_packed_under_its_name,
+        unpacking_replaces_files_and_drops_special_bits,
+        hostile_archive_entries_are_refused,
+        archive_over_its_limit_is_refused,
+        truncated_archive_is_refused,
     ]
 }
 
 const LISTING: &str = "find . -mindepth 1 -printf '%P %y %m %l %T@\\n' | sed 's/\\.0*$//' | grep -v ' d ' | LC_ALL=C sort; \
                        find . -type f -exec sha256sum {} + | LC_ALL=C sort";
 
-async fn what_is_packed_and_unpacked_is_the_same_tree(subject: Subject) {
+async fn packed_tree_unpacks_unchanged(subject: Subject) {
     let (_host, sandbox) = over(&subject, &["from/a", "from/deep/er/b"]).await;
     let long = "n".repeat(120);
     let line = format!(
@@ -38,7 +38,7 @@ async fn what_is_packed_and_unpacked_is_the_same_tree(subject: Subject) {
     assert!(!done.truncated && done.paths.contains(&"to/here/deep/er/b".into()), "{done:?}");
     let listing = async |directory: &str| text(&shell(&*sandbox, &format!("cd {directory}; {LISTING}")).await.stdout);
     let (before, after) = (listing("from").await, listing("to/here").await);
-    // When a link was made is not in an archive's keeping.
+    // Archives do not keep the times of links.
     let but_links =
         |text: &str| text.lines().filter(|line| !line.contains(" l ")).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(but_links(&before), but_links(&after));
@@ -48,7 +48,7 @@ async fn what_is_packed_and_unpacked_is_the_same_tree(subject: Subject) {
     );
 }
 
-async fn one_file_is_packed_under_its_own_name(subject: Subject) {
+async fn single_file_is_packed_under_its_name(subject: Subject) {
     let (_host, sandbox) = over(&subject, &["dir/file"]).await;
     let mut archive = sandbox.files().pack("dir/file".as_ref(), ArchiveLimit::default()).await.expect("pack");
     let mut bytes = Vec::new();
@@ -66,7 +66,7 @@ async fn one_file_is_packed_under_its_own_name(subject: Subject) {
     );
 }
 
-/// An entry exactly as said, however wrong.
+/// Appends an entry as given, even if it is invalid.
 fn entry(builder: &mut Builder<Vec<u8>>, name: &str, kind: EntryType, target: &str, content: &[u8]) {
     let mut header = Header::new_old();
     header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
@@ -78,10 +78,10 @@ fn entry(builder: &mut Builder<Vec<u8>>, name: &str, kind: EntryType, target: &s
     builder.append(&header, content).expect("append");
 }
 
-/// Name, kind, and where a link leads.
-type Named = (&'static str, EntryType, &'static str);
+/// Name, type and link target of an entry.
+type ArchiveEntry = (&'static str, EntryType, &'static str);
 
-fn archive(entries: &[Named]) -> Vec<u8> {
+fn archive(entries: &[ArchiveEntry]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for (name, kind, target) in entries {
         let content: &[u8] = if *kind == EntryType::Regular { b"content\n" } else { b"" };
@@ -90,7 +90,7 @@ fn archive(entries: &[Named]) -> Vec<u8> {
     builder.into_inner().expect("archive")
 }
 
-async fn an_archive_replaces_files_and_drops_their_special_bits(subject: Subject) {
+async fn unpacking_replaces_files_and_drops_special_bits(subject: Subject) {
     let (_host, sandbox) = over(&subject, &["a", "b"]).await;
     assert_eq!(shell(&*sandbox, "ln -s b link").await.exit.code, Some(0));
     let bytes = archive(&[
@@ -105,12 +105,12 @@ async fn an_archive_replaces_files_and_drops_their_special_bits(subject: Subject
     assert_eq!(seen.exit.code, Some(0));
 }
 
-async fn hostile_archives_are_refused_where_they_turn_hostile(subject: Subject) {
+async fn hostile_archive_entries_are_refused(subject: Subject) {
     use EntryType as Kind;
     let sandbox = make(&subject).await;
     assert_eq!(shell(&*sandbox, "mkdir -p full/dir; ln -s /etc planted").await.exit.code, Some(0));
     let escape = "../../../../../../../../../../tmp/viv-escaped";
-    let cases: &[(&str, &[Named])] = &[
+    let cases: &[(&str, &[ArchiveEntry])] = &[
         ("absolute", &[("/tmp/viv-escaped", Kind::Regular, "")]),
         ("parents", &[(escape, Kind::Regular, "")]),
         ("parents in the middle", &[("a/../../x", Kind::Regular, "")]),
@@ -145,7 +145,7 @@ async fn hostile_archives_are_refused_where_they_turn_hostile(subject: Subject) 
     assert_eq!(seen, "./first\n");
 }
 
-async fn an_archive_may_not_be_larger_than_was_said(subject: Subject) {
+async fn archive_over_its_limit_is_refused(subject: Subject) {
     let sandbox = make(&subject).await;
     let two = archive(&[("a", EntryType::Regular, ""), ("b", EntryType::Regular, "")]);
     let unpack = async |bytes: u64, entries: usize| {
@@ -158,7 +158,7 @@ async fn an_archive_may_not_be_larger_than_was_said(subject: Subject) {
         let mut packed = sandbox.files().pack("".as_ref(), cap).await.expect("pack");
         packed.read_to_end(&mut Vec::new()).await.expect_err("too large");
     }
-    // A header may promise what never comes.
+    // A header may announce more bytes than follow.
     let mut builder = Builder::new(Vec::new());
     entry(&mut builder, "bomb", EntryType::Regular, "", b"x");
     let mut bytes = builder.into_inner().expect("archive");
@@ -173,7 +173,7 @@ async fn an_archive_may_not_be_larger_than_was_said(subject: Subject) {
     assert_eq!(text(&shell(&*sandbox, "ls -A").await.stdout), "a\nb\n");
 }
 
-async fn an_archive_that_breaks_off_is_no_archive(subject: Subject) {
+async fn truncated_archive_is_refused(subject: Subject) {
     let sandbox = make(&subject).await;
     let whole = archive(&[("a", EntryType::Regular, ""), ("b", EntryType::Regular, "")]);
     for cut in [700, 1300] {

@@ -1,20 +1,20 @@
-//! What a sandbox changed: listed, applied to the host, and there again in the next one of the same session.
+//! Tests of changes: listing, applying to the host, and restoring in the next sandbox of a session.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use sandbox::{ApplyError, ChangeKind, Sandbox, SandboxSpec, SavedChanges, apply};
 
-use crate::{Promise, Subject, policy, shell, spec, text};
+use crate::{NamedTest, Subject, policy, shell, spec, text};
 
-pub(crate) fn walled() -> Vec<Promise> {
+pub(crate) fn confined() -> Vec<NamedTest> {
     crate::tests![
-        changes_of_an_overlay_are_listed_deletions_first,
-        what_is_saved_and_applied_is_what_the_sandbox_saw,
-        changes_are_there_again_in_the_next_sandbox,
-        what_the_host_changed_meanwhile_is_a_conflict,
-        what_its_own_policy_denied_is_not_applied_by_anybody,
-        commits_made_inside_are_commits_on_the_host
+        overlay_changes_are_listed_deletions_first,
+        applied_changes_match_what_the_sandbox_saw,
+        changes_are_restored_in_the_next_sandbox,
+        files_changed_on_the_host_are_conflicts,
+        changes_denied_by_the_sandboxs_policy_are_not_applied,
+        commits_made_inside_are_applied_to_the_host
     ]
 }
 
@@ -45,7 +45,7 @@ async fn save_and_end(sandbox: Box<dyn Sandbox>, into: &tempfile::TempDir) -> Sa
     SavedChanges::save_final(&layers, into.path()).expect("save")
 }
 
-async fn changes_are_there_again_in_the_next_sandbox(subject: Subject) {
+async fn changes_are_restored_in_the_next_sandbox(subject: Subject) {
     let (host, kept) = (workspace(), tempfile::tempdir().expect("kept"));
     let first = begin(&subject, &host).await;
     assert_eq!(shell(&*first, WORK).await.exit.code, Some(0));
@@ -57,17 +57,17 @@ async fn changes_are_there_again_in_the_next_sandbox(subject: Subject) {
     let found = text(&shell(&*second, LOOK).await.stdout);
     assert_eq!(found, left);
     let again = save_and_end(second, &kept).await;
-    let told = |saved: &SavedChanges| -> Vec<_> {
+    let message = |saved: &SavedChanges| -> Vec<_> {
         saved
             .changes()
             .map(|change| (change.path.clone(), change.kind, change.entry.clone(), change.conflict))
             .collect()
     };
-    assert_eq!(told(&again), told(&saved));
+    assert_eq!(message(&again), message(&saved));
     assert!(fs::read_to_string(host.path().join("gone")).is_ok(), "the host was changed");
 }
 
-async fn what_the_host_changed_meanwhile_is_a_conflict(subject: Subject) {
+async fn files_changed_on_the_host_are_conflicts(subject: Subject) {
     let (host, kept) = (workspace(), tempfile::tempdir().expect("kept"));
     let first = begin(&subject, &host).await;
     shell(&*first, "echo theirs > kept/file; echo theirs > fresh; echo theirs > gone").await;
@@ -84,7 +84,7 @@ async fn what_the_host_changed_meanwhile_is_a_conflict(subject: Subject) {
     }
 }
 
-async fn what_its_own_policy_denied_is_not_applied_by_anybody(subject: Subject) {
+async fn changes_denied_by_the_sandboxs_policy_are_not_applied(subject: Subject) {
     let (host, kept) = (workspace(), tempfile::tempdir().expect("kept"));
     let narrowed = policy(&subject, &[("ld.so.cache]", "ld.so.cache]\n  deny_write: [\"kept/**\"]")]);
     let given = SandboxSpec { policy: narrowed, ..spec(&subject, Some(host.path().to_owned())) };
@@ -95,15 +95,15 @@ async fn what_its_own_policy_denied_is_not_applied_by_anybody(subject: Subject) 
     let mut saved = SavedChanges::open(kept.path()).expect("saved");
     let refused = apply(&mut saved, host.path(), None, &|_| None).expect_err("applied what was denied");
     let ApplyError::Refused(refusals) = refused else { panic!("{refused}") };
-    let told: Vec<_> = refusals.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["`kept/file`: denied by fs.deny_write: \"kept/**\" (test:6)"]);
+    let message: Vec<_> = refusals.iter().map(ToString::to_string).collect();
+    assert_eq!(message, ["`kept/file`: denied by fs.deny_write: \"kept/**\" (test:6)"]);
     apply(&mut saved, host.path(), Some(&["free".as_ref()]), &|_| None).expect("what was not denied");
     assert_eq!(fs::read_to_string(host.path().join("kept/file")).expect("file"), "before\n");
     assert_eq!(fs::read_to_string(host.path().join("free")).expect("file"), "theirs\n");
 }
 
-/// What git obeys is denied; what it keeps of ordinary work is not.
-async fn commits_made_inside_are_commits_on_the_host(subject: Subject) {
+/// Settings and hooks of git are denied; its objects, references and index are not.
+async fn commits_made_inside_are_applied_to_the_host(subject: Subject) {
     const GIT: &str = "export HOME=/tmp GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; \
                        export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; ";
     let (host, kept) = (workspace(), tempfile::tempdir().expect("kept"));
@@ -131,7 +131,7 @@ async fn commits_made_inside_are_commits_on_the_host(subject: Subject) {
     assert_eq!(on_host("git fsck --strict; git status --porcelain"), "");
 }
 
-async fn changes_of_an_overlay_are_listed_deletions_first(subject: Subject) {
+async fn overlay_changes_are_listed_deletions_first(subject: Subject) {
     let host = tempfile::tempdir().expect("host");
     fs::create_dir_all(host.path().join("old/deep")).expect("dir");
     for name in ["same", "edited", "removed", "old/deep/file"] {
@@ -171,7 +171,7 @@ fn listing_on_host(directory: &std::path::Path) -> String {
     text(&output.expect("listing").stdout)
 }
 
-async fn what_is_saved_and_applied_is_what_the_sandbox_saw(subject: Subject) {
+async fn applied_changes_match_what_the_sandbox_saw(subject: Subject) {
     let (host, saved) = (tempfile::tempdir().expect("host"), tempfile::tempdir().expect("saved"));
     for name in [
         "same",

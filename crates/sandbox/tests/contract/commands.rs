@@ -1,62 +1,62 @@
-//! How a command is run, heard, timed and ended.
+//! Tests of commands: running, output, timeouts and ends.
 
 use std::time::Duration;
 
 use sandbox::{ExecSpec, ExecUser, OutputStream, SandboxError, WindowSize, run};
 
-use crate::{Promise, Subject, make, shell, shell_spec, text};
+use crate::{NamedTest, Subject, make, shell, shell_spec, text};
 
-pub(crate) fn everywhere() -> Vec<Promise> {
+pub(crate) fn everywhere() -> Vec<NamedTest> {
     crate::tests![
-        output_and_exit_code_come_back,
-        arguments_are_words_never_a_shell_line,
-        standard_input_is_given_and_closed,
-        the_environment_is_only_what_was_given,
-        output_is_heard_as_it_comes,
-        output_over_the_limit_is_cut_and_said,
-        a_timeout_ends_the_whole_tree_and_says_so,
-        an_idle_timeout_spares_what_still_talks,
-        an_idle_timeout_holds_between_somebody_elses_streams,
-        a_command_is_who_was_asked_for_or_refused,
-        a_terminal_is_had_or_refused,
-        what_a_command_leaves_behind_is_not_waited_for,
-        a_program_that_is_not_there_is_told,
-        the_working_directory_is_honoured,
-        destroy_ends_everything_and_can_be_called_twice,
+        output_and_exit_code_are_returned,
+        arguments_are_not_parsed_by_a_shell,
+        standard_input_is_sent_and_closed,
+        environment_is_exactly_the_given_one,
+        output_is_streamed,
+        output_over_the_limit_is_truncated,
+        timeout_kills_the_whole_process_tree,
+        idle_timeout_spares_a_command_with_output,
+        idle_timeout_applies_to_attached_commands,
+        command_runs_as_the_requested_user_or_is_refused,
+        terminal_works_or_is_refused,
+        background_processes_are_not_waited_for,
+        missing_program_is_reported,
+        working_directory_is_used,
+        destroy_kills_all_processes_and_can_be_called_twice,
         nothing_runs_after_destroy,
     ]
 }
 
-async fn output_and_exit_code_come_back(subject: Subject) {
+async fn output_and_exit_code_are_returned(subject: Subject) {
     let result = shell(&*make(&subject).await, "echo out; echo err >&2; exit 3").await;
     assert_eq!((text(&result.stdout), text(&result.stderr)), ("out\n".into(), "err\n".into()));
     assert_eq!((result.exit.code, result.exit.signal, result.timed_out), (Some(3), None, false));
 }
 
-async fn arguments_are_words_never_a_shell_line(subject: Subject) {
+async fn arguments_are_not_parsed_by_a_shell(subject: Subject) {
     let command = ["/bin/echo", "$HOME; ls", "two words"].map(str::to_owned).to_vec();
     let spec = ExecSpec { command, ..ExecSpec::default() };
     let result = run(&*make(&subject).await, spec, &mut |_, _| {}).await.expect("run");
     assert_eq!(text(&result.stdout), "$HOME; ls two words\n");
 }
 
-async fn standard_input_is_given_and_closed(subject: Subject) {
+async fn standard_input_is_sent_and_closed(subject: Subject) {
     let mut spec = shell_spec("cat; echo end");
     spec.stdin = Some(b"given ".to_vec());
     let result = run(&*make(&subject).await, spec, &mut |_, _| {}).await.expect("run");
     assert_eq!(text(&result.stdout), "given end\n");
 }
 
-async fn the_environment_is_only_what_was_given(subject: Subject) {
+async fn environment_is_exactly_the_given_one(subject: Subject) {
     let mut spec = ExecSpec { command: vec!["/usr/bin/env".into()], ..ExecSpec::default() };
     spec.env.insert("ONLY".into(), "this".into());
     let result = run(&*make(&subject).await, spec, &mut |_, _| {}).await.expect("run");
     assert_eq!(text(&result.stdout), "ONLY=this\n");
 }
 
-async fn output_is_heard_as_it_comes(subject: Subject) {
+async fn output_is_streamed(subject: Subject) {
     let sandbox = make(&subject).await;
-    // The command goes on only when its first line was heard: told through a file it waits for.
+    // The command continues only when its first line was read.
     let mut process = sandbox.exec(shell_spec("echo first; read answer; echo got $answer")).await.expect("exec");
     let mut heard = [0; 6];
     tokio::io::AsyncReadExt::read_exact(&mut process.stdout, &mut heard).await.expect("read");
@@ -67,7 +67,7 @@ async fn output_is_heard_as_it_comes(subject: Subject) {
     assert_eq!((&heard, rest.as_str()), (b"first\n", "got it\n"));
 }
 
-async fn output_over_the_limit_is_cut_and_said(subject: Subject) {
+async fn output_over_the_limit_is_truncated(subject: Subject) {
     let mut spec = shell_spec("head -c 100000 /dev/zero; echo err >&2");
     spec.output_limit = Some(1000);
     let mut heard = 0;
@@ -81,8 +81,8 @@ async fn output_over_the_limit_is_cut_and_said(subject: Subject) {
     assert_eq!(text(&result.stderr), "err\n");
 }
 
-async fn a_timeout_ends_the_whole_tree_and_says_so(subject: Subject) {
-    // One that is simply there, one that left its session, one whose parent is gone.
+async fn timeout_kills_the_whole_process_tree(subject: Subject) {
+    // A background process, one in another session, and one whose parent has ended.
     let mut spec = shell_spec("sleep 1000 & echo $!; setsid sleep 1000 & echo $!; (sleep 1000 & echo $!); wait");
     spec.timeout = Some(Duration::from_millis(300));
     let sandbox = make(&subject).await;
@@ -97,7 +97,7 @@ async fn a_timeout_ends_the_whole_tree_and_says_so(subject: Subject) {
     }
 }
 
-async fn an_idle_timeout_spares_what_still_talks(subject: Subject) {
+async fn idle_timeout_spares_a_command_with_output(subject: Subject) {
     let sandbox = make(&subject).await;
     let mut spec = shell_spec("for i in 1 2 3 4 5 6; do echo $i; sleep 0.1; done");
     spec.idle_timeout = Some(Duration::from_secs(5));
@@ -108,7 +108,7 @@ async fn an_idle_timeout_spares_what_still_talks(subject: Subject) {
     assert!(run(&*sandbox, spec, &mut |_, _| {}).await.expect("run").timed_out);
 }
 
-async fn an_idle_timeout_holds_between_somebody_elses_streams(subject: Subject) {
+async fn idle_timeout_applies_to_attached_commands(subject: Subject) {
     let sandbox = make(&subject).await;
     let attached = async |line: &str, idle: Duration| {
         let (mut reader, writer) = tokio::io::duplex(1 << 16);
@@ -126,7 +126,7 @@ async fn an_idle_timeout_holds_between_somebody_elses_streams(subject: Subject) 
     assert_eq!(attached("echo one; sleep 1000", Duration::from_millis(200)).await, (true, "one\n".to_owned()));
 }
 
-async fn a_command_is_who_was_asked_for_or_refused(subject: Subject) {
+async fn command_runs_as_the_requested_user_or_is_refused(subject: Subject) {
     let sandbox = make(&subject).await;
     let line = "touch mine; test -O mine; id -u";
     let ordinary = shell(&*sandbox, line).await;
@@ -139,7 +139,7 @@ async fn a_command_is_who_was_asked_for_or_refused(subject: Subject) {
     }
 }
 
-async fn a_terminal_is_had_or_refused(subject: Subject) {
+async fn terminal_works_or_is_refused(subject: Subject) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let sandbox = make(&subject).await;
     let mut line =
@@ -147,7 +147,7 @@ async fn a_terminal_is_had_or_refused(subject: Subject) {
                     : > /dev/tty && stty size && read line && echo \"got $line\" && while :; do sleep 0.05; done"
             .to_owned();
     if subject.has_own_kernel() {
-        // gVisor has the name and nothing behind it.
+        // gVisor's /dev/tty has no terminal behind it.
         line = line.replace(": > /dev/tty && ", "");
     }
     let spec = ExecSpec { terminal: Some(WindowSize { rows: 24, columns: 80 }), ..shell_spec(&line) };
@@ -164,31 +164,31 @@ async fn a_terminal_is_had_or_refused(subject: Subject) {
         stdin.write_all(typed.as_bytes()).await.expect("type");
     }
     (process.resize)(WindowSize { rows: 50, columns: 132 });
-    // The end of a terminal whose programs are gone.
+    // The output ends when all programs of the terminal have ended.
     process.stdout.read_to_end(&mut shown).await.expect("end");
     let shown = text(&shown).replace('\r', "");
     assert!(shown.contains("/dev/pts/0\n24 80\n") && shown.ends_with("50 132\n"), "{shown}");
     assert_eq!(process.exit.await.expect("exit").code, Some(7));
 }
 
-async fn what_a_command_leaves_behind_is_not_waited_for(subject: Subject) {
+async fn background_processes_are_not_waited_for(subject: Subject) {
     let result = shell(&*make(&subject).await, "sleep 1000 & echo done").await;
     assert_eq!((text(&result.stdout), result.exit.code), ("done\n".into(), Some(0)));
 }
 
-async fn a_program_that_is_not_there_is_told(subject: Subject) {
+async fn missing_program_is_reported(subject: Subject) {
     let sandbox = make(&subject).await;
     let spec = ExecSpec { command: vec!["/no/such/program".into()], ..ExecSpec::default() };
     assert!(matches!(sandbox.exec(spec).await, Err(SandboxError::NotFound(name)) if name == "/no/such/program"));
 }
 
-async fn the_working_directory_is_honoured(subject: Subject) {
+async fn working_directory_is_used(subject: Subject) {
     let mut spec = shell_spec("pwd");
     spec.workdir = Some("/usr".into());
     assert_eq!(text(&run(&*make(&subject).await, spec, &mut |_, _| {}).await.expect("run").stdout), "/usr\n");
 }
 
-async fn destroy_ends_everything_and_can_be_called_twice(subject: Subject) {
+async fn destroy_kills_all_processes_and_can_be_called_twice(subject: Subject) {
     let sandbox = make(&subject).await;
     let mut process = sandbox.exec(shell_spec("sleep 1000 & echo up; wait")).await.expect("exec");
     let mut up = [0; 3];

@@ -1,73 +1,73 @@
-//! What only container engines can get wrong: that they are not there, what they are made of, what they leave.
+//! Tests of container engines: missing engines and images, settings, and leftovers.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use engines::{Engine, Traces};
+use engines::{Engine, MountTraces};
 use jail::Spawner;
 use policy::Preset;
 use protocol::ProblemCode;
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox::{ContainerBackend, ContainerSettings, EngineKind, Sandbox, SandboxBackend, SandboxError};
 
-use crate::{Crowd, Subject, shell, spec, text};
+use crate::{ParallelRun, Subject, shell, spec, text};
 
-/// An engine, and what a test may change of how it is used.
-pub(crate) struct Case {
+/// An engine with settings that a test may change.
+pub(crate) struct EngineCase {
     pub(crate) settings: ContainerSettings,
     pub(crate) spawner: Arc<Spawner>,
     pub(crate) scratch: tempfile::TempDir,
 }
 
-/// One thing that must hold of an engine, by its name.
-pub(crate) type CaseTest = fn(Case) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+/// A test of an engine.
+pub(crate) type EngineTest = fn(EngineCase) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A list of cases, from the names of functions.
+/// Makes a list of tests from function names.
 macro_rules! cases {
-    ($($name:ident),* $(,)?) => { vec![$((stringify!($name), (|case| Box::pin($name(case))) as CaseTest)),*] };
+    ($($name:ident),* $(,)?) => { vec![$((stringify!($name), (|case| Box::pin($name(case))) as EngineTest)),*] };
 }
 
-/// What must hold of an engine that an ordinary user runs.
-pub(crate) fn rootless() -> Vec<(&'static str, CaseTest)> {
+/// Returns the tests of rootless engines.
+pub(crate) fn rootless() -> Vec<(&'static str, EngineTest)> {
     cases![
-        what_an_engine_without_root_cannot_keep_is_refused_by_its_key,
-        what_may_be_weaker_without_root_is_and_says_so,
-        an_engine_without_root_says_so,
-        docker_without_root_is_refused_with_the_reason,
-        many_made_at_once_by_several_hosts_are_all_made,
+        limit_that_a_rootless_engine_cannot_enforce_is_refused,
+        accepted_weaker_limits_are_reported,
+        rootless_engine_is_reported,
+        rootless_docker_is_refused,
+        concurrent_creation_by_several_hosts_succeeds,
     ]
 }
 
-/// What only root can try.
-pub(crate) fn of_root() -> Vec<(&'static str, CaseTest)> {
-    cases![what_a_host_that_died_left_is_swept]
+/// Returns the tests that need root.
+pub(crate) fn of_root() -> Vec<(&'static str, EngineTest)> {
+    cases![mounts_of_a_dead_host_are_removed]
 }
 
-pub(crate) fn cases() -> Vec<(&'static str, CaseTest)> {
+pub(crate) fn cases() -> Vec<(&'static str, EngineTest)> {
     cases![
-        an_engine_that_is_not_there_is_named,
-        an_engine_of_another_kind_is_none,
-        an_image_that_is_not_there_is_not_fetched,
-        an_entrypoint_runs_first,
-        an_entrypoint_that_fails_is_told_in_its_words,
-        a_runtime_that_is_not_there_is_told_in_the_engines_words,
-        a_container_whose_host_was_killed_is_swept_by_the_next,
-        a_sandbox_that_is_dropped_leaves_nothing,
-        nothing_speaks_of_the_host,
+        missing_engine_is_named,
+        engine_of_another_kind_is_refused,
+        missing_image_is_not_pulled,
+        entrypoint_runs_first,
+        failing_entrypoint_is_reported_with_its_output,
+        missing_runtime_is_reported,
+        container_of_a_killed_host_is_removed_by_the_next,
+        dropped_sandbox_leaves_nothing,
+        nothing_inside_reveals_the_host,
     ]
 }
 
-impl Case {
+impl EngineCase {
     pub(crate) fn of(engine: &Engine, spawner: &Arc<Spawner>) -> Self {
         let scratch = tempfile::tempdir().expect("scratch");
         Self { settings: engine.settings(None), spawner: Arc::clone(spawner), scratch }
     }
 
-    /// What its containers leave.
-    fn traces(&self) -> Traces {
-        Traces { place: self.scratch.path().to_owned(), socket: self.settings.sockets[0].clone() }
+    /// Returns the mounts that its containers leave.
+    fn traces(&self) -> MountTraces {
+        MountTraces { directory: self.scratch.path().to_owned(), socket: self.settings.sockets[0].clone() }
     }
 
     fn backend(&self) -> Arc<dyn SandboxBackend> {
@@ -77,12 +77,12 @@ impl Case {
 
     async fn create(&self) -> Result<Box<dyn Sandbox>, SandboxError> {
         let backend = self.backend();
-        let crowd = Crowd { size: 1, backend: Arc::clone(&backend), traces: None };
+        let crowd = ParallelRun { size: 1, backend: Arc::clone(&backend), traces: None };
         let subject = Subject { name: "one", backend, mode: policy::WorkspaceMode::Overlay, crowd };
         subject.backend.create(spec(&subject, None)).await
     }
 
-    /// The whole error of a sandbox that cannot be had, cause by cause.
+    /// Returns the error of making a sandbox, with its causes and fix.
     async fn refusal(&self) -> String {
         let error = self.create().await.err().expect("a refusal");
         assert_eq!(error.code(), ProblemCode::SandboxCreateError);
@@ -92,35 +92,35 @@ impl Case {
     }
 }
 
-/// Whether limits of an engine without root do nothing here, though it takes them.
+/// Returns whether a rootless engine ignores limits on this machine.
 fn ignores_limits() -> bool {
     !Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
 }
 
-async fn what_an_engine_without_root_cannot_keep_is_refused_by_its_key(case: Case) {
+async fn limit_that_a_rootless_engine_cannot_enforce_is_refused(case: EngineCase) {
     let backend = case.backend();
     let mut strict = crate::plain_spec("strict");
     strict.policy = crate::policy_of(&Preset::Strict.source());
-    let told = backend.create(strict).await.err().expect("a refusal").to_string();
-    assert!(told.contains("`proc.memory` cannot be enforced here"), "{told}");
+    let message = backend.create(strict).await.err().expect("a refusal").to_string();
+    assert!(message.contains("`proc.memory` cannot be enforced here"), "{message}");
 }
 
-async fn what_may_be_weaker_without_root_is_and_says_so(case: Case) {
+async fn accepted_weaker_limits_are_reported(case: EngineCase) {
     let sandbox = case.backend().create(crate::plain_spec("weaker")).await.expect("sandbox");
-    let told = sandbox.effective().clone();
-    let state = |key: &str| told[key]["state"].as_str().unwrap_or_default().to_owned();
+    let message = sandbox.effective().clone();
+    let state = |key: &str| message[key]["state"].as_str().unwrap_or_default().to_owned();
     let limits = ["proc.memory", "proc.pids", "proc.cpus"].map(state);
-    assert_eq!(limits, if ignores_limits() { ["weaker", "weaker", "absent"] } else { ["enforced"; 3] }, "{told:?}");
+    assert_eq!(limits, if ignores_limits() { ["weaker", "weaker", "absent"] } else { ["enforced"; 3] }, "{message:?}");
     let rest =
         ["fs.workspace", "fs.read", "fs.write", "fs.deny_read", "fs.deny_write", "net", "proc.disk", "proc.nofile"];
-    assert!(rest.into_iter().all(|key| state(key) == "enforced"), "{told:?}");
-    // The user who runs the engine, and nobody's root.
+    assert!(rest.into_iter().all(|key| state(key) == "enforced"), "{message:?}");
+    // The user inside is the user who runs the engine.
     let us = rustix::process::geteuid().as_raw();
     assert_eq!(text(&shell(&*sandbox, "id -u").await.stdout), format!("{us}\n"));
     sandbox.destroy().await.expect("destroy");
 }
 
-async fn many_made_at_once_by_several_hosts_are_all_made(case: Case) {
+async fn concurrent_creation_by_several_hosts_succeeds(case: EngineCase) {
     let hosts = [case.backend(), case.backend()];
     let made = (0..12).map(|at| {
         let backend = Arc::clone(&hosts[at % hosts.len()]);
@@ -132,15 +132,15 @@ async fn many_made_at_once_by_several_hosts_are_all_made(case: Case) {
     }
 }
 
-async fn docker_without_root_is_refused_with_the_reason(mut case: Case) {
+async fn rootless_docker_is_refused(mut case: EngineCase) {
     let docker = Engine::rootless_docker();
     case.settings = docker.settings(None);
-    let told = case.refusal().await;
-    assert!(told.contains("docker without root shows who owns a workspace as root inside"), "{told}");
-    assert!(told.contains("--backend=podman"), "{told}");
+    let message = case.refusal().await;
+    assert!(message.contains("rootless docker shows the owner of a workspace as root inside"), "{message}");
+    assert!(message.contains("--backend=podman"), "{message}");
 }
 
-async fn an_engine_without_root_says_so(case: Case) {
+async fn rootless_engine_is_reported(case: EngineCase) {
     let place = case.scratch.path().to_owned();
     let backend = ContainerBackend::new(case.settings.clone(), Arc::clone(&case.spawner), place).expect("backend");
     let report = backend.report().await.expect("report");
@@ -149,56 +149,56 @@ async fn an_engine_without_root_says_so(case: Case) {
     assert!(lost.iter().all(|key| report.cannot_keep.contains(key)), "{report:?}");
 }
 
-async fn an_engine_that_is_not_there_is_named(mut case: Case) {
+async fn missing_engine_is_named(mut case: EngineCase) {
     let kind = case.settings.kind.as_str();
     case.settings.sockets = vec!["/nowhere/engine.sock".into()];
-    let told = case.refusal().await;
-    assert!(told.contains(&format!("no {kind} engine answers (/nowhere/engine.sock: ")), "{told}");
-    assert!(told.contains(" / ") && told.contains("systemctl") && told.contains(" start "), "{told}");
+    let message = case.refusal().await;
+    assert!(message.contains(&format!("no {kind} engine answers (/nowhere/engine.sock: ")), "{message}");
+    assert!(message.contains(" / ") && message.contains("systemctl") && message.contains(" start "), "{message}");
 }
 
-async fn an_engine_of_another_kind_is_none(mut case: Case) {
+async fn engine_of_another_kind_is_refused(mut case: EngineCase) {
     use sandbox::EngineKind::{Docker, Podman};
     case.settings.kind = if case.settings.kind == Docker { Podman } else { Docker };
-    let told = case.refusal().await;
-    assert!(told.contains("what answers is not"), "{told}");
+    let message = case.refusal().await;
+    assert!(message.contains("the engine that answers is not"), "{message}");
 }
 
-async fn an_image_that_is_not_there_is_not_fetched(mut case: Case) {
+async fn missing_image_is_not_pulled(mut case: EngineCase) {
     case.settings.image = String::from("localhost/viv-test:none");
-    let told = case.refusal().await;
+    let message = case.refusal().await;
     let kind = case.settings.kind.as_str();
-    assert!(told.contains("has no image `localhost/viv-test:none`"), "{told}");
-    assert!(told.ends_with(&format!("/ {kind} build -t localhost/viv-test:none docs/container")), "{told}");
+    assert!(message.contains("has no image `localhost/viv-test:none`"), "{message}");
+    assert!(message.ends_with(&format!("/ {kind} build -t localhost/viv-test:none docs/container")), "{message}");
     case.settings.image = String::from("registry.example.com/some/image:1");
-    let told = case.refusal().await;
-    assert!(told.ends_with(&format!("/ {kind} pull registry.example.com/some/image:1")), "{told}");
+    let message = case.refusal().await;
+    assert!(message.ends_with(&format!("/ {kind} pull registry.example.com/some/image:1")), "{message}");
 }
 
-async fn an_entrypoint_runs_first(mut case: Case) {
+async fn entrypoint_runs_first(mut case: EngineCase) {
     case.settings.entrypoint = ["/bin/sh", "-c", "echo prepared > /workspace/first"].map(str::to_owned).to_vec();
     let sandbox = case.create().await.expect("sandbox");
     assert_eq!(text(&shell(&*sandbox, "cat first").await.stdout), "prepared\n");
     sandbox.destroy().await.expect("destroy");
 }
 
-async fn an_entrypoint_that_fails_is_told_in_its_words(mut case: Case) {
+async fn failing_entrypoint_is_reported_with_its_output(mut case: EngineCase) {
     case.settings.entrypoint = ["/bin/sh", "-c", "echo no licence >&2; exit 3"].map(str::to_owned).to_vec();
-    let told = case.refusal().await;
-    assert!(told.contains("run its entrypoint") && told.ends_with("it ended with code 3: no licence"), "{told}");
+    let message = case.refusal().await;
+    assert!(message.contains("run the entrypoint") && message.ends_with("exited with code 3: no licence"), "{message}");
     case.settings.entrypoint = vec!["/no/such/program".to_owned()];
-    let told = case.refusal().await;
-    assert!(told.contains("run its entrypoint `/no/such/program`: `/no/such/program` is not in"), "{told}");
+    let message = case.refusal().await;
+    assert!(message.contains("run the entrypoint `/no/such/program`: `/no/such/program` is not in"), "{message}");
 }
 
-async fn a_runtime_that_is_not_there_is_told_in_the_engines_words(mut case: Case) {
+async fn missing_runtime_is_reported(mut case: EngineCase) {
     case.settings.runtime = Some("no-such-runtime".to_owned());
-    let told = case.refusal().await;
-    assert!(told.contains("no-such-runtime"), "{told}");
+    let message = case.refusal().await;
+    assert!(message.contains("no-such-runtime"), "{message}");
 }
 
-async fn what_a_host_that_died_left_is_swept(case: Case) {
-    // Process 1 was never born at that time.
+async fn mounts_of_a_dead_host_are_removed(case: EngineCase) {
+    // No process 1 has this start time, so its owner counts as dead.
     let left = case.scratch.path().join("1-1-0/0/stage");
     std::fs::create_dir_all(&left).expect("left");
     let none = rustix::mount::MountFlags::empty();
@@ -209,16 +209,16 @@ async fn what_a_host_that_died_left_is_swept(case: Case) {
     sandbox.destroy().await.expect("destroy");
 }
 
-/// Another host, which makes a sandbox and waits to be killed.
-pub(crate) struct Held {
+/// Another host process, which makes a sandbox and waits to be killed.
+pub(crate) struct KilledHost {
     settings: ContainerSettings,
     scratch: PathBuf,
 }
 
-impl Held {
+impl KilledHost {
     const ROLE: &str = "__hold";
 
-    /// What a process of that role was told.
+    /// Returns the settings from the arguments of such a process; `None` for any other.
     pub(crate) fn of_arguments() -> Option<Self> {
         let mut arguments = std::env::args().skip(1);
         arguments.next().filter(|role| role == Self::ROLE)?;
@@ -237,7 +237,7 @@ impl Held {
         });
     }
 
-    fn start(case: &Case) -> Child {
+    fn start(case: &EngineCase) -> Child {
         let mut command = Command::new(std::env::current_exe().expect("program"));
         command.args([Self::ROLE, case.settings.kind.as_str()]).arg(&case.settings.sockets[0]);
         let mut host = command.arg(case.scratch.path()).stdout(Stdio::piped()).spawn().expect("host");
@@ -246,13 +246,14 @@ impl Held {
     }
 }
 
-async fn a_container_whose_host_was_killed_is_swept_by_the_next(case: Case) {
+async fn container_of_a_killed_host_is_removed_by_the_next(case: EngineCase) {
     let socket = case.settings.sockets[0].clone();
-    let mut host = Held::start(&case);
+    let mut host = KilledHost::start(&case);
     let owner = format!("{}-", host.id());
-    let mut theirs = engines::running(&socket).await.into_iter().filter(|running| running.owner.starts_with(&owner));
+    let mut theirs =
+        engines::running_containers(&socket).await.into_iter().filter(|running| running.owner.starts_with(&owner));
     let left = theirs.next().expect("its container");
-    // An init that is stopped does not notice that its host is gone, and nor does the engine.
+    // A stopped init does not notice that its host has ended, so the container stays.
     let init = Pid::from_raw(left.pid).expect("init");
     kill_process(init, Signal::STOP).expect("stop");
     while !is_stopped(left.pid) {
@@ -260,27 +261,27 @@ async fn a_container_whose_host_was_killed_is_swept_by_the_next(case: Case) {
     }
     host.kill().expect("kill -9");
     host.wait().expect("wait");
-    // From here on any other test that meets the same engine may be the one that sweeps the container, but not its mounts.
+    // From here on another test with the same engine may remove the container, but not its mounts.
     assert!(case.traces().count() > 0);
 
     let sandbox = case.create().await.expect("sandbox");
-    let names: Vec<String> = engines::running(&socket).await.into_iter().map(|running| running.id).collect();
+    let names: Vec<String> = engines::running_containers(&socket).await.into_iter().map(|running| running.id).collect();
     assert!(!names.contains(&left.id), "{left:?} is still there");
     sandbox.destroy().await.expect("destroy");
     assert_eq!(case.traces().count(), 0);
 }
 
-/// Whether a process takes no further step; one that has ended fails the test.
+/// Returns whether a process is stopped. Panics when it has ended.
 fn is_stopped(pid: i32) -> bool {
     let stat =
         std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it ended by itself, and nothing is left to sweep");
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
-async fn a_sandbox_that_is_dropped_leaves_nothing(case: Case) {
+async fn dropped_sandbox_leaves_nothing(case: EngineCase) {
     drop(case.create().await.expect("sandbox"));
     let names = || std::fs::read_dir(case.scratch.path()).expect("scratch").count();
-    // The engine is asked in the background; it answers in its own time.
+    // The engine removes the container in the background.
     tokio::time::timeout(std::time::Duration::from_secs(60), async {
         while case.traces().count() > 0 || names() > 0 {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -290,7 +291,7 @@ async fn a_sandbox_that_is_dropped_leaves_nothing(case: Case) {
     .expect("it left something");
 }
 
-async fn nothing_speaks_of_the_host(case: Case) {
+async fn nothing_inside_reveals_the_host(case: EngineCase) {
     let sandbox = case.create().await.expect("sandbox");
     let line = "ls -A /sys; cat /proc/cmdline /proc/keys /proc/modules /etc/resolv.conf; ls -A /proc/bus; \
                 cat /etc/hostname; env | grep -c '^HOSTNAME='; touch /x /etc/x /.viv/x /.viv/door/x 2>&1 | grep -c Read-only";

@@ -41,8 +41,8 @@ impl SandboxChoice {
         let containers = data_dir.join("containers");
         Ok(match self {
             Self::FirstThatWorks => {
-                let engines = [EngineKind::Podman, EngineKind::Docker].map(|kind| ContainerSettings::usual(kind, None));
-                Arc::new(FallbackBackend::here(&ContainerBackend::spawner()?, engines, &containers)?)
+                let engines = [EngineKind::Podman, EngineKind::Docker].map(|kind| ContainerSettings::with_defaults(kind, None));
+                Arc::new(FallbackBackend::detect(&ContainerBackend::spawner()?, engines, &containers)?)
             }
             Self::Jail => Arc::new(JailBackend::fork()?),
             Self::Container(settings) => {

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use protocol::SessionId;
-use sandbox::{ApplyError, ApplyReport, ChangeStat, SavedChanges, denying, render_diff, render_stat};
+use sandbox::{ApplyError, ApplyReport, ChangeStat, SavedChanges, denying_rule, render_diff, render_stat};
 use store::DataDir;
 
 use crate::storage::run_blocking;
@@ -95,7 +95,7 @@ impl Sessions {
             let workspace = saved.workspace().to_owned();
             let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
             let chosen = (!paths.is_empty()).then_some(&paths[..]);
-            Ok(sandbox::apply(&mut saved, &workspace, chosen, &|path| denying(&policy, path))?)
+            Ok(sandbox::apply(&mut saved, &workspace, chosen, &|path| denying_rule(&policy, path))?)
         })
         .await
     }

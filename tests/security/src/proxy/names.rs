@@ -88,7 +88,7 @@ pub(super) fn carry_out(stage: &Stage, name: &str, place: Place) -> Verdict {
     let scene = stage.scene();
     let sandbox = stage.sandbox(Walls::Named, &scene.workspace()).expect("sandbox");
     let listener = sandbox.take_listener(SandboxPort::Egress).expect("listener");
-    let (streams, datagrams) = sandbox.take_names().expect("sockets");
+    let (streams, datagrams) = sandbox.take_dns_sockets().expect("sockets");
     let outside = Arc::new(Outside::default());
     let mut control = JoinSet::new();
     let ours = match place {

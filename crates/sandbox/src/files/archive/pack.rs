@@ -1,4 +1,4 @@
-//! The workspace into an archive.
+//! Packing of workspace files into a tar archive.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -9,20 +9,25 @@ use rustix::fs::{FileType, fstat};
 use tar::{Builder, EntryType, Header};
 
 use crate::beneath;
-use crate::files::error::About;
-use crate::files::path::{Last, real};
-use crate::files::view::View;
+use crate::files::error::AtPath;
+use crate::files::path::{LastLink, resolve};
+use crate::files::view::WorkspaceView;
 use crate::files::{ArchiveLimit, FileKind, FileStat, FilesError};
 
-/// Writes what is at `path` to `into`: a directory's content under names relative to it, a file under its own.
-pub(in crate::files) fn pack(view: &View, path: &Path, cap: ArchiveLimit, into: impl Write) -> Result<(), FilesError> {
-    let top = real(&view.root, path, Last::Followed)?;
+/// Writes an archive of `path` to `into`: the entries of a directory with names relative to it, or one file.
+pub(in crate::files) fn pack(
+    view: &WorkspaceView,
+    path: &Path,
+    cap: ArchiveLimit,
+    into: impl Write,
+) -> Result<(), FilesError> {
+    let top = resolve(&view.root, path, LastLink::Followed)?;
     let mut packer = Packer { view, archive: Builder::new(into), top: top.clone(), left: cap };
     if view.stat(&top)?.kind == FileKind::Directory {
-        view.may_read(&top)?;
-        view.below(&top, &mut |path, kind| match view.may_read(path) {
+        view.check_read(&top)?;
+        view.below(&top, &mut |path, kind| match view.check_read(path) {
             Ok(()) => packer.add(path, kind),
-            // Also below a directory that is left out: its name denies them too.
+            // Denied entries are left out. A rule that denies a directory denies its entries too.
             Err(_) => Ok(()),
         })?;
     } else {
@@ -33,9 +38,9 @@ pub(in crate::files) fn pack(view: &View, path: &Path, cap: ArchiveLimit, into: 
 }
 
 struct Packer<'a, W: Write> {
-    view: &'a View,
+    view: &'a WorkspaceView,
     archive: Builder<W>,
-    /// Names are relative to it.
+    /// The directory to which names are relative.
     top: PathBuf,
     left: ArchiveLimit,
 }
@@ -45,14 +50,14 @@ impl<W: Write> Packer<'_, W> {
         match kind {
             FileType::RegularFile => self.add_file(path),
             FileType::Directory | FileType::Symlink => self.add_name(path),
-            // What cannot be unpacked again is not packed.
+            // Special files are left out, because they cannot be unpacked.
             _ => Ok(()),
         }
     }
 
     fn add_file(&mut self, path: &Path) -> Result<(), FilesError> {
         let (file, stat) = match self.view.open(path) {
-            // Gone, or something else, since it was found.
+            // The file was removed since it was found.
             Err(FilesError::NotFound(_)) => return Ok(()),
             opened => opened?,
         };
@@ -60,24 +65,24 @@ impl<W: Write> Packer<'_, W> {
         let mut header = header(&stat, EntryType::Regular);
         header.set_size(stat.size);
         let name = self.name(path);
-        // Exactly what the header says: a file that grows is cut, and one that shrinks breaks the archive off.
-        let content = Exactly { file: file.take(stat.size), left: stat.size };
+        // Exactly the size in the header: a file that grows is cut, and one that shrinks makes the archive fail.
+        let content = ExactReader { file: file.take(stat.size), left: stat.size };
         self.archive.append_data(&mut header, name, content).map_err(FilesError::Content)
     }
 
     fn add_name(&mut self, path: &Path) -> Result<(), FilesError> {
-        let found = match beneath::look(&*self.view.root, path) {
+        let found = match beneath::path_handle(&*self.view.root, path) {
             Err(rustix::io::Errno::NOENT) => return Ok(()),
-            found => found.about(path)?,
+            found => found.at_path(path)?,
         };
-        let stat = FileStat::new(path.to_owned(), &fstat(&found).about(path)?);
+        let stat = FileStat::new(path.to_owned(), &fstat(&found).at_path(path)?);
         self.count(path, 0)?;
         let name = self.name(path);
         let packed = match stat.kind {
             FileKind::Directory => {
                 self.archive.append_data(&mut header(&stat, EntryType::Directory), name, io::empty())
             }
-            FileKind::Link => match beneath::link(&self.view.root, path).about(path)? {
+            FileKind::Link => match beneath::link(&self.view.root, path).at_path(path)? {
                 Some(target) => self.archive.append_link(&mut header(&stat, EntryType::Symlink), name, target),
                 None => Ok(()),
             },
@@ -93,7 +98,7 @@ impl<W: Write> Packer<'_, W> {
     fn count(&mut self, path: &Path, bytes: u64) -> Result<(), FilesError> {
         let left = self.left.entries.checked_sub(1).zip(self.left.bytes.checked_sub(bytes));
         let Some((entries, bytes)) = left else {
-            let limit = "the archive would be larger than its limit".to_owned();
+            let limit = "the archive would exceed its limit".to_owned();
             return Err(FilesError::TooLarge { path: path.to_owned(), limit });
         };
         self.left = ArchiveLimit { bytes, entries };
@@ -101,7 +106,7 @@ impl<W: Write> Packer<'_, W> {
     }
 }
 
-/// Ids as they are inside, and no name of anybody on the host.
+/// Returns a header with the ids inside, and without user names of the host.
 fn header(stat: &FileStat, kind: EntryType) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -114,18 +119,18 @@ fn header(stat: &FileStat, kind: EntryType) -> Header {
     header
 }
 
-/// A file that must not end before it should.
-struct Exactly<R> {
+/// A reader that fails when the file ends too early.
+struct ExactReader<R> {
     file: R,
     left: u64,
 }
 
-impl<R: Read> Read for Exactly<R> {
+impl<R: Read> Read for ExactReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buffer)?;
         self.left -= count as u64;
         if count == 0 && !buffer.is_empty() && self.left > 0 {
-            return Err(io::Error::other("a file became shorter while it was read"));
+            return Err(io::Error::other("a file was shortened while it was read"));
         }
         Ok(count)
     }

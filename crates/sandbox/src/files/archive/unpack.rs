@@ -1,4 +1,4 @@
-//! An archive into the workspace. Nothing in it is trusted: not its names, its links, its sizes.
+//! Unpacking of a tar archive into the workspace. Its names, links and sizes are not trusted.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -10,20 +10,20 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 use tar::{Archive, Entry, EntryType};
 
 use crate::beneath;
-use crate::files::draft::Draft;
-use crate::files::error::About;
-use crate::files::path::{Last, real, stays_inside};
-use crate::files::view::{View, name};
+use crate::files::error::AtPath;
+use crate::files::path::{LastLink, resolve, stays_inside};
+use crate::files::pending_file::PendingFile;
+use crate::files::view::{WorkspaceView, name};
 use crate::files::{ArchiveLimit, FileKind, FilesError, UnpackReport};
 
 /// Unpacks `archive` into the directory `path`.
 pub(in crate::files) fn unpack(
-    view: &View,
+    view: &WorkspaceView,
     path: &Path,
     cap: ArchiveLimit,
     archive: impl Read,
 ) -> Result<UnpackReport, FilesError> {
-    let top = real(&view.root, path, Last::Followed)?;
+    let top = resolve(&view.root, path, LastLink::Followed)?;
     view.make_directory(&top)?;
     let mut archive = Archive::new(archive);
     let mut unpacker = Unpacker { view, top, cap, entries: 0, done: UnpackReport::default() };
@@ -34,7 +34,7 @@ pub(in crate::files) fn unpack(
 }
 
 struct Unpacker<'a> {
-    view: &'a View,
+    view: &'a WorkspaceView,
     top: PathBuf,
     cap: ArchiveLimit,
     entries: usize,
@@ -49,102 +49,97 @@ impl Unpacker<'_> {
         }
         let named = PathBuf::from(OsStr::from_bytes(&entry.path_bytes()));
         let Some(inside) = inside(&named) else {
-            return Err(refused(&named, "its name leaves the directory"));
+            return Err(refused(&named, "the name leaves the directory"));
         };
         self.entries += 1;
         if self.entries > self.cap.entries {
-            return Err(too_large(&named, format!("an archive may have {} entries", self.cap.entries)));
+            return Err(too_large(&named, format!("the limit is {} entries", self.cap.entries)));
         }
         let path = self.top.join(inside);
         match kind {
-            EntryType::Directory => self.view.make_directory(&self.plain(&named, &path)?),
+            EntryType::Directory => self.view.make_directory(&self.without_links(&named, &path)?),
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => self.add_file(entry, &named, path),
             EntryType::Symlink => self.add_link(&entry, &named, path),
-            EntryType::Link => self.add_second_name(&entry, &named, path),
-            _ => Err(refused(&named, "it is neither a file nor a directory nor a link")),
+            EntryType::Link => self.add_hard_link(&entry, &named, path),
+            _ => Err(refused(&named, "the entry is not a file, directory or link")),
         }
     }
 
     fn add_file<R: Read>(&mut self, entry: Entry<'_, R>, named: &Path, path: PathBuf) -> Result<(), FilesError> {
-        let directory = self.place(named, &path)?;
+        let directory = self.open_parent(named, &path)?;
         let mode = entry.header().mode().unwrap_or(0o644);
         let written = entry.header().mtime().ok().and_then(|secs| i64::try_from(secs).ok());
-        let promised = entry.size();
-        let (draft, mut file) = Draft::file(directory, &path, mode)?;
+        let announced = entry.size();
+        let (pending, mut file) = PendingFile::file(directory, &path, mode)?;
         let left = self.cap.bytes.saturating_sub(self.done.bytes);
-        // One more than is left tells a file that just fits from one that does not.
+        // One byte more than the rest shows whether the file exceeds the limit.
         let count = copy(&mut entry.take(left.saturating_add(1)), &mut file, &path)?;
         if count > left {
-            return Err(too_large(named, format!("an archive may hold {} bytes", self.cap.bytes)));
+            return Err(too_large(named, format!("the limit is {} bytes", self.cap.bytes)));
         }
-        if count < promised {
-            return Err(refused(named, "the archive breaks off in it"));
+        if count < announced {
+            return Err(refused(named, "the archive ends within this file"));
         }
-        futimens(&file, &times(written)).about(&path)?;
-        draft.finish()?;
+        futimens(&file, &times(written)).at_path(&path)?;
+        pending.finish()?;
         self.done.bytes += count;
-        self.done.tell(path);
+        self.done.add_path(path);
         Ok(())
     }
 
     fn add_link<R: Read>(&mut self, entry: &Entry<'_, R>, named: &Path, path: PathBuf) -> Result<(), FilesError> {
         let target = link_target(entry, named)?;
         if !stays_inside(&path, &target) {
-            return Err(refused(named, "it is a link that leaves the workspace"));
+            return Err(refused(named, "the link leaves the workspace"));
         }
-        Draft::link(self.place(named, &path)?, &path, &target)?.finish()?;
-        self.done.tell(path);
+        PendingFile::link(self.open_parent(named, &path)?, &path, &target)?.finish()?;
+        self.done.add_path(path);
         Ok(())
     }
 
-    fn add_second_name<R: Read>(
-        &mut self,
-        entry: &Entry<'_, R>,
-        named: &Path,
-        path: PathBuf,
-    ) -> Result<(), FilesError> {
+    fn add_hard_link<R: Read>(&mut self, entry: &Entry<'_, R>, named: &Path, path: PathBuf) -> Result<(), FilesError> {
         let target = link_target(entry, named)?;
         let Some(target) = inside(&target) else {
-            return Err(refused(named, "it is a hard link to a file outside the directory"));
+            return Err(refused(named, "the hard link leads out of the directory"));
         };
         let source = self.top.join(target);
-        // Under a second name it could be read and changed.
-        self.view.may_read(&source)?;
-        self.view.may_change(&source)?;
-        let directory = self.place(named, &path)?;
-        if self.plain(named, &source).and_then(|source| self.view.stat(&source))?.kind != FileKind::File {
-            return Err(refused(named, "it is a hard link to something that is no regular file"));
+        // A denied file could be read and changed under its second name.
+        self.view.check_read(&source)?;
+        self.view.check_change(&source)?;
+        let directory = self.open_parent(named, &path)?;
+        if self.without_links(named, &source).and_then(|source| self.view.stat(&source))?.kind != FileKind::File {
+            return Err(refused(named, "the hard link does not lead to a regular file"));
         }
-        Draft::second_name(directory, &path, self.view.around(&source)?, name(&source)?)?.finish()?;
-        self.done.tell(path);
+        PendingFile::hard_link(directory, &path, self.view.parent(&source)?, name(&source)?)?.finish()?;
+        self.done.add_path(path);
         Ok(())
     }
 
-    /// The directory that `path` goes to, made if it is not there, when the policy lets it be there.
-    fn place(&self, named: &Path, path: &Path) -> Result<OwnedFd, FilesError> {
-        name(path).map_err(|_| refused(named, "it has no name"))?;
-        self.view.may_change(path)?;
-        self.plain(named, path)?;
-        let directory = self.view.parent(path)?;
-        match beneath::look(&*self.view.root, path) {
-            Ok(found) if is_directory(&found, path)? => Err(refused(named, "there is a directory of that name")),
+    /// Opens the parent directory of `path`, making it if needed. Fails when the policy denies `path`.
+    fn open_parent(&self, named: &Path, path: &Path) -> Result<OwnedFd, FilesError> {
+        name(path).map_err(|_| refused(named, "the entry has no name"))?;
+        self.view.check_change(path)?;
+        self.without_links(named, path)?;
+        let directory = self.view.make_parent(path)?;
+        match beneath::path_handle(&*self.view.root, path) {
+            Ok(found) if is_directory(&found, path)? => Err(refused(named, "a directory with that name exists")),
             _ => Ok(directory),
         }
     }
 
-    /// `path`, when no link is on the way to it: a link may be the archive's own.
-    fn plain(&self, named: &Path, path: &Path) -> Result<PathBuf, FilesError> {
-        match real(&self.view.root, path, Last::AsItIs) {
+    /// Returns `path`. Fails when it passes through a link, which may be the archive's own.
+    fn without_links(&self, named: &Path, path: &Path) -> Result<PathBuf, FilesError> {
+        match resolve(&self.view.root, path, LastLink::NotFollowed) {
             Ok(real) if real == path => Ok(real),
             Ok(_) | Err(FilesError::Outside(_) | FilesError::LinkLoop(_)) => {
-                Err(refused(named, "its name leads through a link"))
+                Err(refused(named, "the name passes through a link"))
             }
             Err(error) => Err(error),
         }
     }
 }
 
-/// The parts of a name; `None` when it leaves.
+/// Returns a name without `.`; `None` when it is absolute or contains `..`.
 fn inside(path: &Path) -> Option<PathBuf> {
     let mut inside = PathBuf::new();
     for part in path.components() {
@@ -158,18 +153,18 @@ fn inside(path: &Path) -> Option<PathBuf> {
 }
 
 fn link_target<R: Read>(entry: &Entry<'_, R>, named: &Path) -> Result<PathBuf, FilesError> {
-    let target = entry.link_name_bytes().ok_or_else(|| refused(named, "it is a link to nothing"))?;
+    let target = entry.link_name_bytes().ok_or_else(|| refused(named, "the link has no target"))?;
     Ok(PathBuf::from(OsStr::from_bytes(&target)))
 }
 
-/// Tells a stream that broke from a disk that is full.
+/// Copies a file. Read errors are reported for the archive, write errors for `path`.
 fn copy(from: &mut impl Read, to: &mut impl io::Write, path: &Path) -> Result<u64, FilesError> {
     let (mut buffer, mut count) = (vec![0; 64 * 1024], 0);
     loop {
         match from.read(&mut buffer).map_err(|error| unreadable(&error))? {
             0 => return Ok(count),
             read => {
-                to.write_all(&buffer[..read]).about(path)?;
+                to.write_all(&buffer[..read]).at_path(path)?;
                 count += read as u64;
             }
         }
@@ -177,7 +172,7 @@ fn copy(from: &mut impl Read, to: &mut impl io::Write, path: &Path) -> Result<u6
 }
 
 fn is_directory(found: &OwnedFd, path: &Path) -> Result<bool, FilesError> {
-    let mode = rustix::fs::fstat(found).about(path)?.st_mode;
+    let mode = rustix::fs::fstat(found).at_path(path)?.st_mode;
     Ok(rustix::fs::FileType::from_raw_mode(mode).is_dir())
 }
 
@@ -192,7 +187,7 @@ fn refused(entry: &Path, reason: &str) -> FilesError {
 }
 
 fn unreadable(error: &io::Error) -> FilesError {
-    FilesError::Archive { entry: PathBuf::new(), reason: format!("it cannot be read ({error})") }
+    FilesError::Archive { entry: PathBuf::new(), reason: format!("the archive cannot be read ({error})") }
 }
 
 fn too_large(path: &Path, limit: String) -> FilesError {

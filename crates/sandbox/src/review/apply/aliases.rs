@@ -1,7 +1,7 @@
-//! Other names that links give to a path.
+//! Aliases: other names that links give to a path.
 //!
-//! A rule names `.git/hooks`. With `.git` made a link to `tools`, a file at `tools/hooks` would be one of
-//! them without ever being written under that name, so rules are asked about every name a path will have.
+//! Suppose that a rule names `.git/hooks`. If `.git` is a link to `tools`, a file at `tools/hooks` is a hook too, without
+//! being written under that name. So rules are checked for every name that a path will have.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -12,22 +12,22 @@ use rustix::fs::FileType;
 
 use crate::beneath;
 use crate::review::{SavedChange, SavedEntry};
-use crate::tree::{Next, visit};
+use crate::tree::{VisitNext, visit};
 
-/// A path has at most this many names that are looked at; only links in a circle give more.
+/// The most names of a path that are checked. Only circular links give more.
 const MAX_NAMES: usize = 64;
 
-/// The links of a workspace as they will be: where they lead inside, and from where.
+/// The links of a workspace after the apply, by target.
 #[derive(Debug, Default)]
 pub(crate) struct Aliases {
     links: HashMap<PathBuf, Vec<PathBuf>>,
-    /// Where links lead that the changes bring.
-    pub(crate) brought: Vec<PathBuf>,
+    /// The targets of links that the changes add.
+    pub(crate) new_targets: Vec<PathBuf>,
 }
 
 impl Aliases {
-    /// Those the host has, but for what the changes take away, and those the changes bring.
-    pub(crate) fn read(workspace: &OwnedFd, place: &Path, changes: &[SavedChange]) -> io::Result<Self> {
+    /// Reads the links of the host, without those that the changes replace, and adds those of the changes.
+    pub(crate) fn read(workspace: &OwnedFd, root: &Path, changes: &[SavedChange]) -> io::Result<Self> {
         let replaced: HashSet<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
         let mut this = Self::default();
         visit(workspace, Path::new(""), &mut |path, kind| {
@@ -35,14 +35,14 @@ impl Aliases {
                 && !replaced.contains(path)
                 && let Some(target) = beneath::link(workspace, path)?
             {
-                this.add(path, leads_to(place, path, &target));
+                this.add(path, target_path(root, path, &target));
             }
-            Ok(Next::Enter)
+            Ok(VisitNext::Enter)
         })?;
         for change in changes {
             if let Some(SavedEntry::Symlink { target }) = &change.entry {
-                let target = leads_to(place, &change.path, target);
-                this.brought.extend(target.clone());
+                let target = target_path(root, &change.path, target);
+                this.new_targets.extend(target.clone());
                 this.add(&change.path, target);
             }
         }
@@ -55,17 +55,17 @@ impl Aliases {
         }
     }
 
-    /// Every other name of `path`.
+    /// Returns every other name of `path`.
     pub(crate) fn names(&self, path: &Path) -> Vec<PathBuf> {
         let mut names = self.names_by_one_link(path);
-        let mut looked = 0;
-        while let Some(name) = names.get(looked) {
+        let mut checked = 0;
+        while let Some(name) = names.get(checked) {
             for other in self.names_by_one_link(name) {
                 if names.len() < MAX_NAMES && other != path && !names.contains(&other) {
                     names.push(other);
                 }
             }
-            looked += 1;
+            checked += 1;
         }
         names
     }
@@ -79,9 +79,9 @@ impl Aliases {
     }
 }
 
-/// Where in the workspace at `place` a link leads, by its text alone; `None` when it leads out.
-fn leads_to(place: &Path, link: &Path, target: &Path) -> Option<PathBuf> {
-    let (from, target) = match target.strip_prefix(place) {
+/// Returns the target of a link relative to the workspace at `root`, by its text alone; `None` when it leads out.
+fn target_path(root: &Path, link: &Path, target: &Path) -> Option<PathBuf> {
+    let (from, target) = match target.strip_prefix(root) {
         Ok(inside) => (Path::new(""), inside),
         Err(_) => (link.parent()?, target),
     };
@@ -97,8 +97,8 @@ fn leads_to(place: &Path, link: &Path, target: &Path) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Whether a link leads, or may lead, out of the workspace. `..` is taken only at the beginning, where it
-/// means real directories: after a name it would mean the parent of whatever that name links to.
+/// Returns whether a link leads, or may lead, out of the workspace. `..` is accepted only at the beginning, where it means
+/// real directories: after a name it could mean the parent of a link's target.
 pub(crate) fn leaves(link: &Path, target: &Path) -> bool {
     let mut depth = link.components().count().saturating_sub(1);
     let mut named = false;
@@ -117,10 +117,10 @@ pub(crate) fn leaves(link: &Path, target: &Path) -> bool {
 mod tests {
     use std::path::Path;
 
-    use super::{Aliases, leads_to, leaves};
+    use super::{Aliases, leaves, target_path};
 
     #[test]
-    fn links_that_may_lead_out_are_told() {
+    fn links_that_may_lead_out_are_found() {
         for (link, target) in [("a", "b"), ("a/b/c", "../../d"), ("a", "."), ("a/b", ".."), ("a", "./x/y")] {
             assert!(!leaves(Path::new(link), Path::new(target)), "{link} -> {target}");
         }
@@ -132,18 +132,18 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_a_name_for_every_link_above_it() {
+    fn path_has_a_name_for_every_link_above_it() {
         let mut aliases = Aliases::default();
         for (link, target) in [(".git", "tools"), ("z", ".git"), ("self", ".")] {
-            aliases.add(Path::new(link), leads_to(Path::new("/place"), Path::new(link), Path::new(target)));
+            aliases.add(Path::new(link), target_path(Path::new("/place"), Path::new(link), Path::new(target)));
         }
         let names = aliases.names(Path::new("tools/hooks/x"));
         for name in [".git/hooks/x", "z/hooks/x", "self/.git/hooks/x", "self/tools/hooks/x"] {
             assert!(names.contains(&name.into()), "{name} in {names:?}");
         }
         assert!(names.len() <= super::MAX_NAMES);
-        let inside = leads_to(Path::new("/place"), Path::new("a/l"), Path::new("/place/b"));
+        let inside = target_path(Path::new("/place"), Path::new("a/l"), Path::new("/place/b"));
         assert_eq!(inside, Some("b".into()));
-        assert_eq!(leads_to(Path::new("/place"), Path::new("a/l"), Path::new("/elsewhere")), None);
+        assert_eq!(target_path(Path::new("/place"), Path::new("a/l"), Path::new("/elsewhere")), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether changes may be applied: every one is looked at before any is.
+//! The checks of an apply. Every change is checked before any is applied.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -19,30 +19,30 @@ use super::select::{makes_directory, removes_directory};
 use crate::beneath;
 use crate::overlay::ChangeKind;
 use crate::review::{FileStamp, SavedChange, SavedEntry};
-use crate::tree::{Next, visit};
+use crate::tree::{VisitNext, visit};
 
-/// Asks the policy about a path relative to the workspace; answers with the rule that denies writing it.
+/// Returns the rule that denies writing a path, which is relative to the workspace.
 pub type WriteRules<'a> = &'a dyn Fn(&Path) -> Option<RuleRef>;
 
-/// The rule of a whole policy that denies writing `path`, which is relative to the workspace.
-pub fn denying(policy: &EffectivePolicy, path: &Path) -> Option<RuleRef> {
+/// Returns the rule of `policy` that denies writing `path`, which is relative to the workspace; `None` when allowed.
+pub fn denying_rule(policy: &EffectivePolicy, path: &Path) -> Option<RuleRef> {
     let decision = policy.decide(&Action::Write(Path::new(WORKSPACE).join(path)));
     (!decision.is_allowed()).then_some(decision.rule)
 }
 
-/// Every reason against every change.
+/// Returns every reason against every change.
 pub(crate) fn check(
     workspace: &OwnedFd,
-    place: &Path,
+    root: &Path,
     changes: &[SavedChange],
     rules: WriteRules<'_>,
 ) -> io::Result<Vec<RefusedPath>> {
-    let aliases = Aliases::read(workspace, place, changes)?;
-    let check = Check {
+    let aliases = Aliases::read(workspace, root, changes)?;
+    let check = ApplyCheck {
         workspace,
         rules,
         aliases: &aliases,
-        left: paths(changes, |change| change.entry.is_some()),
+        remaining: paths(changes, |change| change.entry.is_some()),
         made: paths(changes, makes_directory),
         removed: paths(changes, |change| change.kind == ChangeKind::Deleted || change.base.is_some()),
     };
@@ -51,7 +51,7 @@ pub(crate) fn check(
         let reasons = check.reasons(change)?;
         refusals.extend(reasons.into_iter().map(|reason| RefusedPath { path: change.path.clone(), reason }));
     }
-    refusals.extend(check.names_by_new_links()?);
+    refusals.extend(check.check_new_names()?);
     Ok(refusals)
 }
 
@@ -59,19 +59,19 @@ fn paths(changes: &[SavedChange], wanted: impl Fn(&SavedChange) -> bool) -> Hash
     changes.iter().filter(|change| wanted(change)).map(|change| change.path.as_path()).collect()
 }
 
-struct Check<'a> {
+struct ApplyCheck<'a> {
     workspace: &'a OwnedFd,
     rules: WriteRules<'a>,
     aliases: &'a Aliases,
-    /// What will be there, of what the changes are about.
-    left: HashSet<&'a Path>,
+    /// Changed paths that will exist.
+    remaining: HashSet<&'a Path>,
     /// Directories that will be made.
     made: HashSet<&'a Path>,
-    /// What will be taken from the host, if only to be replaced.
+    /// Paths that will be removed from the host or replaced.
     removed: HashSet<&'a Path>,
 }
 
-impl Check<'_> {
+impl ApplyCheck<'_> {
     fn reasons(&self, change: &SavedChange) -> io::Result<Vec<RefusalReason>> {
         if !is_inside(&change.path) {
             return Ok(vec![RefusalReason::BadPath]);
@@ -94,26 +94,26 @@ impl Check<'_> {
             .find_map(|name| (self.rules)(&name).map(|rule| RefusalReason::DeniedThroughLink { name, rule }))
     }
 
-    /// What the host has already gets new names when links are brought.
-    fn names_by_new_links(&self) -> io::Result<Vec<RefusedPath>> {
+    /// Checks files of the host that get new names through added links.
+    fn check_new_names(&self) -> io::Result<Vec<RefusedPath>> {
         let mut refusals = Vec::new();
-        for target in &self.aliases.brought {
+        for target in &self.aliases.new_targets {
             visit(self.workspace, target, &mut |path, _| {
                 if !self.removed.contains(path)
                     && let Some(reason @ RefusalReason::DeniedThroughLink { .. }) = self.denied(path)
                 {
                     refusals.push(RefusedPath { path: path.to_owned(), reason });
                 }
-                Ok(Next::Enter)
+                Ok(VisitNext::Enter)
             })?;
         }
         Ok(refusals)
     }
 
-    /// Whether something is at `path` when all is applied. What cannot be looked at is not: the change fails by itself.
+    /// Returns whether `path` will exist after the apply. A path that cannot be read counts as missing; its change fails.
     fn will_exist(&self, path: &Path) -> bool {
         let on_host = || beneath::stamp(self.workspace, path).is_ok_and(|stamp| stamp.is_some());
-        self.left.contains(path) || (!self.removed.contains(path) && on_host())
+        self.remaining.contains(path) || (!self.removed.contains(path) && on_host())
     }
 
     fn conflict(&self, change: &SavedChange) -> io::Result<Option<RefusalReason>> {
@@ -135,7 +135,7 @@ impl Check<'_> {
         Ok(None)
     }
 
-    /// What the host has at `path`, or why that cannot be said.
+    /// Returns the stamp of `path` on the host, or the reason why it cannot be read.
     fn on_host(&self, path: &Path) -> io::Result<Result<Option<FileStamp>, RefusalReason>> {
         let parents = || path.ancestors().skip(1);
         if parents().any(|parent| self.made.contains(parent)) {
@@ -151,7 +151,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a directory that is to go holds what is not to go.
+    /// Returns whether a directory to be removed has entries that stay.
     fn holds_more(&self, path: &Path) -> io::Result<bool> {
         let directory = beneath::directory(self.workspace, path)?;
         for name in beneath::names(&directory)? {
@@ -164,7 +164,7 @@ impl Check<'_> {
     }
 }
 
-/// What no policy can allow.
+/// Returns the reason against a change that no policy can allow.
 fn unfit(change: &SavedChange) -> Option<RefusalReason> {
     let kinds = [FileType::RegularFile, FileType::Directory, FileType::Symlink];
     if change.base.is_some_and(|base| !kinds.contains(&base.kind())) {
@@ -181,7 +181,7 @@ fn unfit(change: &SavedChange) -> Option<RefusalReason> {
     }
 }
 
-/// Whether the path names something below the workspace, by its text.
+/// Returns whether the path is below the workspace, judged by its text.
 fn is_inside(path: &Path) -> bool {
     path.components().all(|part| matches!(part, Component::Normal(_))) && path.components().next().is_some()
 }

@@ -1,54 +1,54 @@
-//! Why an apply, or its undoing, was refused or failed.
+//! Errors of apply, finish and undo.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use protocol::ProblemCode;
 
-use super::hand::Stop;
+use super::context::StepError;
 use super::refusal::{HostDifference, RefusalReason, RefusedPath};
-use crate::review::lossless::quoted;
+use crate::review::json_path::quoted;
 
-/// Why nothing was applied, or not all was undone.
+/// An error of apply, finish or undo.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// Some changes must not be applied, so none was.
+    /// Some changes were refused, so none was applied.
     #[error("{}", refused(.0))]
     Refused(Vec<RefusedPath>),
-    /// An earlier apply of these changes stopped halfway.
-    #[error("an earlier apply stopped halfway: finish or undo it first")]
+    /// An earlier apply of these changes was interrupted.
+    #[error("an earlier apply was interrupted: finish or undo it first")]
     Unfinished,
-    /// Undoing has begun, and cannot be turned round.
-    #[error("undoing these changes stopped halfway: undo them again")]
+    /// An undo was interrupted, and must be completed.
+    #[error("undoing these changes was interrupted: undo them again")]
     Undoing,
     /// Nothing was applied, or its originals were discarded.
     #[error("there is no apply to finish or undo")]
     NothingApplied,
-    /// The list is not the one that was looked at.
-    #[error("these changes were saved again meanwhile: look at them again")]
+    /// The changes were saved again after they were read.
+    #[error("these changes were saved again meanwhile: review them again")]
     Stale,
-    /// Somebody changed the path at this very moment. Everything was put back.
-    #[error("`{}` changed at this moment: {difference}; nothing was applied", quoted(.path))]
+    /// The path changed during the apply. Everything was restored.
+    #[error("`{}` changed during the apply: {difference}; nothing was applied", quoted(.path))]
     Raced {
         /// Relative to the workspace.
         path: PathBuf,
         /// How it changed.
         difference: HostDifference,
     },
-    /// A step failed. Everything was put back.
+    /// A step failed. Everything was restored.
     #[error("cannot apply `{}`; nothing was applied", quoted(.path))]
     Failed {
         /// Relative to the workspace.
         path: PathBuf,
-        /// What failed.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Finishing or undoing stopped here, and can be tried again.
-    #[error("stopped at `{}`: changes are applied in part, finish or undo them when it is mended", quoted(.path))]
+    /// Finishing or undoing stopped at this path, and can be retried.
+    #[error("stopped at `{}`: the changes are applied in part; fix the cause, then finish or undo them", quoted(.path))]
     HalfApplied {
         /// Relative to the workspace.
         path: PathBuf,
-        /// What failed.
+        /// The error of the system.
         source: io::Error,
     },
     /// Saved changes or the workspace cannot be read or written.
@@ -57,7 +57,7 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// Stable identifier for clients.
+    /// Returns the stable error code.
     pub fn code(&self) -> ProblemCode {
         match self {
             Self::Io(_) | Self::Failed { .. } | Self::HalfApplied { .. } => ProblemCode::Internal,
@@ -65,31 +65,31 @@ impl ApplyError {
         }
     }
 
-    pub(crate) fn stopped(path: &Path, stop: Stop) -> Self {
+    pub(crate) fn stopped(path: &Path, stop: StepError) -> Self {
         let path = path.to_owned();
         match stop {
-            Stop::Conflict(difference) => Self::Raced { path, difference },
-            Stop::Io(source) => Self::Failed { path, source },
+            StepError::Conflict(difference) => Self::Raced { path, difference },
+            StepError::Io(source) => Self::Failed { path, source },
         }
     }
 
-    /// For a step that could not be taken, where those before it stay.
-    pub(crate) fn half_applied(path: &Path, stop: Stop) -> Self {
+    /// Returns the error for a step that failed while earlier steps stay.
+    pub(crate) fn half_applied(path: &Path, stop: StepError) -> Self {
         let path = path.to_owned();
         let source = match stop {
-            Stop::Conflict(difference) => io::Error::other(difference.to_string()),
-            Stop::Io(source) => source,
+            StepError::Conflict(difference) => io::Error::other(difference.to_string()),
+            StepError::Io(source) => source,
         };
         Self::HalfApplied { path, source }
     }
 
-    /// For what changed since it was applied.
-    pub(crate) fn changed_since(hindrances: Vec<(&Path, HostDifference)>) -> Self {
+    /// Returns the error for paths that changed since they were applied.
+    pub(crate) fn changed_since(obstacles: Vec<(&Path, HostDifference)>) -> Self {
         let refusal = |(path, difference): (&Path, HostDifference)| RefusedPath {
             path: path.to_owned(),
             reason: RefusalReason::Conflict(difference),
         };
-        Self::Refused(hindrances.into_iter().map(refusal).collect())
+        Self::Refused(obstacles.into_iter().map(refusal).collect())
     }
 }
 

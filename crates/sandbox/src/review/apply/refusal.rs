@@ -1,4 +1,4 @@
-//! Why a change is not applied.
+//! Reasons for which a change is not applied.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,22 +6,22 @@ use std::path::PathBuf;
 use policy::RuleRef;
 use serde::Serialize;
 
-use crate::review::lossless::{self, quoted};
+use crate::review::json_path::{self, quoted};
 use crate::review::render::unsaved;
 use crate::review::{FileStamp, UnsavedReason};
 
-/// One path that must not be applied, and why.
+/// One refused path, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RefusedPath {
     /// Relative to the workspace.
-    #[serde(with = "lossless")]
+    #[serde(with = "json_path")]
     pub path: PathBuf,
-    /// What stands against it.
+    /// The reason.
     #[serde(flatten)]
     pub reason: RefusalReason,
 }
 
-/// What stands against a change.
+/// The reason against a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum RefusalReason {
@@ -33,7 +33,7 @@ pub enum RefusalReason {
     /// The policy denies writing another name that a link gives it.
     DeniedThroughLink {
         /// The other name.
-        #[serde(with = "lossless")]
+        #[serde(with = "json_path")]
         name: PathBuf,
         /// The rule that denies it.
         rule: RuleRef,
@@ -47,51 +47,51 @@ pub enum RefusalReason {
     },
     /// A link that leads, or may lead, out of the workspace.
     LinkLeaves {
-        /// Where it points.
-        #[serde(with = "lossless")]
+        /// The target of the link.
+        #[serde(with = "json_path")]
         target: PathBuf,
     },
-    /// A `.git` that is no directory: it sends git to settings and hooks elsewhere.
+    /// A `.git` that is not a directory, which sends git to settings and hooks elsewhere.
     GitElsewhere,
-    /// It belongs to what git takes for a repository, settings and hooks included, by whatever name.
+    /// It would make a directory of any name a repository whose settings and hooks git obeys.
     BareRepository {
-        /// Where that lies, relative to the workspace.
-        #[serde(with = "lossless")]
+        /// The directory, relative to the workspace.
+        #[serde(with = "json_path")]
         directory: PathBuf,
     },
-    /// A directory on the way to it is a link on the host.
+    /// A parent directory is a link on the host.
     ThroughLink,
-    /// It lies on another file system than the workspace.
+    /// The path is on another file system than the workspace.
     OtherFileSystem,
-    /// It was not kept.
+    /// The content was not saved.
     NotKept {
-        /// Why not.
+        /// The reason.
         why: UnsavedReason,
     },
-    /// The host's own file is not the one the sandbox was made over.
+    /// The file on the host changed since the sandbox was made.
     Conflict(HostDifference),
-    /// There is no such change.
+    /// The path did not change.
     NotChanged,
-    /// Its path names no place inside the workspace.
+    /// The path is not inside the workspace.
     BadPath,
 }
 
-/// How the host differs from what was seen.
+/// How a path on the host differs from its earlier state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "difference", rename_all = "snake_case")]
 pub enum HostDifference {
-    /// It changed since the sandbox was made.
+    /// The path changed since the sandbox was made.
     Changed,
-    /// It is there now.
+    /// The path exists now.
     Appeared,
-    /// It is gone.
+    /// The path no longer exists.
     Gone,
-    /// A directory that is to be removed holds something else now.
+    /// A directory to be removed has other entries now.
     NotEmpty,
 }
 
 impl HostDifference {
-    /// The difference between what was seen and what is there now.
+    /// Returns the difference between the earlier stamp and the current one.
     pub(crate) fn between(base: Option<&FileStamp>, now: Option<&FileStamp>) -> Option<Self> {
         match (base, now) {
             (None, None) => None,
@@ -113,7 +113,7 @@ impl fmt::Display for RefusalReason {
         match self {
             Self::Denied { rule } => write!(f, "denied by {rule}"),
             Self::DeniedThroughLink { name, rule } => {
-                write!(f, "a link makes it `{}` as well, denied by {rule}", quoted(name))
+                write!(f, "a link also names it `{}`, which is denied by {rule}", quoted(name))
             }
             Self::SpecialFile => f.write_str("special files are not applied"),
             Self::SpecialMode { mode } => write!(f, "files with mode {mode:04o} are not applied"),
@@ -125,12 +125,12 @@ impl fmt::Display for RefusalReason {
             Self::BareRepository { directory } => {
                 write!(f, "it makes `{}` a bare repository, whose settings and hooks git obeys", quoted(directory))
             }
-            Self::ThroughLink => f.write_str("a directory on the way is a link on the host"),
-            Self::OtherFileSystem => f.write_str("it lies on another file system than the workspace"),
-            Self::NotKept { why } => write!(f, "it was not kept: {}", unsaved(*why)),
+            Self::ThroughLink => f.write_str("a parent directory is a link on the host"),
+            Self::OtherFileSystem => f.write_str("it is on another file system than the workspace"),
+            Self::NotKept { why } => write!(f, "it was not saved: {}", unsaved(*why)),
             Self::Conflict(difference) => difference.fmt(f),
             Self::NotChanged => f.write_str("it did not change"),
-            Self::BadPath => f.write_str("it names no place inside the workspace"),
+            Self::BadPath => f.write_str("the path is not inside the workspace"),
         }
     }
 }
@@ -140,8 +140,8 @@ impl fmt::Display for HostDifference {
         f.write_str(match self {
             Self::Changed => "it changed on the host since the sandbox was made",
             Self::Appeared => "it exists on the host now",
-            Self::Gone => "it is gone from the host",
-            Self::NotEmpty => "the directory holds something else on the host now",
+            Self::Gone => "it no longer exists on the host",
+            Self::NotEmpty => "the directory has other entries on the host now",
         })
     }
 }

@@ -1,8 +1,7 @@
-//! One file or link of the host replaced, made or removed, so that it can be finished or undone from any
-//! moment.
+//! A step that replaces, makes or removes one file or link of the host, and can be finished or undone from any point.
 //!
-//! The original is always whole at exactly one place that counts: at its name, beside it, or kept. How far
-//! a step came is read from those three places, never remembered:
+//! The original is always complete in exactly one of three entries: the target, a temporary entry beside it, or the kept
+//! originals. The progress of a step is derived from these entries and not recorded:
 //!
 //! ```text
 //!            target      beside it        kept
@@ -11,8 +10,8 @@
 //! after      new         –                original
 //! ```
 //!
-//! The two names are exchanged in one call, and what came out is compared with what was checked: a file
-//! that somebody else wrote in between goes back unharmed.
+//! The two names are exchanged in one call, and the file that was swapped out is compared with the one that was checked. A
+//! file that another process wrote in between is put back.
 
 use std::fs::File;
 use std::io;
@@ -20,8 +19,8 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use super::hand::{Hand, Stop};
-use super::place::Place;
+use super::context::{ApplyContext, StepError};
+use super::directory_entry::DirectoryEntry;
 use super::refusal::HostDifference;
 use crate::beneath;
 use crate::review::{FileStamp, SavedEntry};
@@ -36,221 +35,225 @@ pub(crate) struct Replace<'a> {
     pub(crate) after: Option<&'a SavedEntry>,
 }
 
-/// The places of a step.
-struct Spot {
-    target: Place,
-    beside: Place,
-    kept: Place,
+/// The three entries of a step.
+struct StepEntries {
+    target: DirectoryEntry,
+    beside: DirectoryEntry,
+    kept: DirectoryEntry,
 }
 
 impl Replace<'_> {
-    /// Writes the new file beside the target, unless that is behind us. It must be on disk before `swap`.
-    pub(crate) fn stage(&self, hand: &Hand<'_>) -> Result<Option<File>, Stop> {
-        let Some(spot) = self.spot_unless_done(hand)? else { return Ok(None) };
-        let taken = self.is_taken(&spot)?;
-        if !taken && self.give_back_foreign(hand, &spot)? {
-            return Err(Stop::Conflict(HostDifference::Changed));
+    /// Writes the new file beside the target, unless that was done before. It must be on disk before `swap`.
+    pub(crate) fn stage(&self, context: &ApplyContext<'_>) -> Result<Option<File>, StepError> {
+        let Some(entries) = self.entries_unless_done(context)? else { return Ok(None) };
+        let taken = self.is_taken(&entries)?;
+        if !taken && self.restore_foreign_file(context, &entries)? {
+            return Err(StepError::Conflict(HostDifference::Changed));
         }
         let Some(after) = self.after else { return Ok(None) };
-        if taken || (self.before.is_none() && spot.target.holds(after)?) {
+        if taken || (self.before.is_none() && entries.target.holds(after)?) {
             return Ok(None);
         }
-        hand.next();
-        spot.beside.remove()?;
-        hand.next();
-        Ok(spot.beside.write(after, &hand.contents, &spot.target)?)
+        context.next();
+        entries.beside.remove()?;
+        context.next();
+        Ok(entries.beside.write(after, &context.contents, &entries.target)?)
     }
 
-    /// Puts the new file in place and the original away.
-    pub(crate) fn swap(&self, hand: &Hand<'_>) -> Result<(), Stop> {
-        let Some(spot) = self.spot_unless_done(hand)? else { return Ok(()) };
+    /// Moves the new file to the target, and the original to the kept originals.
+    pub(crate) fn swap(&self, context: &ApplyContext<'_>) -> Result<(), StepError> {
+        let Some(entries) = self.entries_unless_done(context)? else { return Ok(()) };
         match (self.before, self.after) {
             (None, None) => Ok(()),
-            (None, Some(_)) => appear(hand, &spot),
+            (None, Some(_)) => move_into_place(context, &entries),
             (Some(before), after) => {
-                if !self.is_taken(&spot)? {
+                if !self.is_taken(&entries)? {
                     match after {
-                        Some(_) => exchange(hand, &spot, |out| is_file(out, &before))?,
-                        None => take_away(hand, &spot, &before)?,
+                        Some(_) => exchange(context, &entries, |out| is_file(out, &before))?,
+                        None => move_aside(context, &entries, &before)?,
                     }
                 }
-                keep(hand, &spot)
+                keep(context, &entries)
             }
         }
     }
 
-    /// Puts the original back, whatever `stage` and `swap` had done.
-    pub(crate) fn revert(&self, hand: &Hand<'_>) -> Result<(), Stop> {
-        let spot = match Place::find(&hand.workspace, self.path) {
-            Ok(target) => self.spot(hand, target)?,
-            // Without its directory nothing of ours is there.
+    /// Restores the original, however far `stage` and `swap` came.
+    pub(crate) fn revert(&self, context: &ApplyContext<'_>) -> Result<(), StepError> {
+        let entries = match DirectoryEntry::find(&context.workspace, self.path) {
+            Ok(target) => self.entries(context, target)?,
+            // Without its directory, the new file does not exist.
             Err(error) if beneath::is_absence(error) && self.before.is_none() => return Ok(()),
-            Err(error) if beneath::is_absence(error) => return Err(Stop::Conflict(HostDifference::Gone)),
+            Err(error) if beneath::is_absence(error) => return Err(StepError::Conflict(HostDifference::Gone)),
             Err(error) => return Err(error.into()),
         };
         match self.before {
-            None => self.vanish(hand, &spot),
-            Some(before) if self.is_taken(&spot)? => self.restore(hand, &spot, &before),
-            Some(_) if self.give_back_foreign(hand, &spot)? => Ok(()),
+            None => self.remove_new(context, &entries),
+            Some(before) if self.is_taken(&entries)? => self.restore(context, &entries, &before),
+            Some(_) if self.restore_foreign_file(context, &entries)? => Ok(()),
             Some(_) => {
-                hand.next();
-                Ok(spot.beside.remove()?)
+                context.next();
+                Ok(entries.beside.remove()?)
             }
         }
     }
 
-    /// Why `revert` would stop, as far as that can be seen before the steps after this one are undone.
-    pub(crate) fn hindrance(&self, hand: &Hand<'_>) -> io::Result<Option<HostDifference>> {
-        let Ok(target) = Place::find(&hand.workspace, self.path) else { return Ok(None) };
-        let spot = self.spot(hand, target)?;
-        // A directory is another step's, which is undone before this one, or stops this one then.
-        let now = spot.target.stamp()?.filter(|now| !now.is_directory());
-        if self.before.is_some() && (!self.is_taken(&spot)? || spot.target.equals(&spot.kept)?) {
+    /// Returns why `revert` would stop, as far as that is known before later steps are undone.
+    pub(crate) fn obstacle(&self, context: &ApplyContext<'_>) -> io::Result<Option<HostDifference>> {
+        let Ok(target) = DirectoryEntry::find(&context.workspace, self.path) else { return Ok(None) };
+        let entries = self.entries(context, target)?;
+        // A directory belongs to another step, which is undone before this one.
+        let now = entries.target.stamp()?.filter(|now| !now.is_directory());
+        if self.before.is_some() && (!self.is_taken(&entries)? || entries.target.equals(&entries.kept)?) {
             return Ok(None);
         }
         Ok(match (self.after, now) {
             (None, now) => now.map(|_| HostDifference::Appeared),
             (Some(_), None) => self.before.map(|_| HostDifference::Gone),
-            (Some(after), Some(_)) => (!spot.target.holds(after)?).then_some(HostDifference::Changed),
+            (Some(after), Some(_)) => (!entries.target.holds(after)?).then_some(HostDifference::Changed),
         })
     }
 
-    /// `None` when the original is kept and its directory has gone or been replaced since.
-    fn spot_unless_done(&self, hand: &Hand<'_>) -> Result<Option<Spot>, Stop> {
-        match Place::find(&hand.workspace, self.path) {
-            Ok(target) => Ok(Some(self.spot(hand, target)?)),
-            Err(error) if beneath::is_absence(error) && hand.kept(self.number)?.stamp()?.is_some() => Ok(None),
+    /// Returns the entries; `None` when the original is kept and its directory was removed or replaced since.
+    fn entries_unless_done(&self, context: &ApplyContext<'_>) -> Result<Option<StepEntries>, StepError> {
+        match DirectoryEntry::find(&context.workspace, self.path) {
+            Ok(target) => Ok(Some(self.entries(context, target)?)),
+            Err(error) if beneath::is_absence(error) && context.kept(self.number)?.stamp()?.is_some() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn spot(&self, hand: &Hand<'_>, target: Place) -> io::Result<Spot> {
-        let beside = target.beside(hand.temporary(self.number))?;
-        Ok(Spot { target, beside, kept: hand.kept(self.number)? })
+    fn entries(&self, context: &ApplyContext<'_>, target: DirectoryEntry) -> io::Result<StepEntries> {
+        let beside = target.beside(context.temporary(self.number))?;
+        Ok(StepEntries { target, beside, kept: context.kept(self.number)? })
     }
 
-    /// Whether the original is no longer at its name.
-    fn is_taken(&self, spot: &Spot) -> io::Result<bool> {
+    /// Returns whether the original was moved away from the target.
+    fn is_taken(&self, entries: &StepEntries) -> io::Result<bool> {
         let Some(before) = self.before else { return Ok(false) };
-        Ok(spot.kept.stamp()?.is_some() || is_file(&spot.beside, &before)?)
+        Ok(entries.kept.stamp()?.is_some() || is_file(&entries.beside, &before)?)
     }
 
-    /// After a crash between an exchange and the look at what came out, a file of somebody else may lie
-    /// beside the target. Whether it did, and went back.
-    fn give_back_foreign(&self, hand: &Hand<'_>, spot: &Spot) -> Result<bool, Stop> {
-        if self.before.is_none() || spot.beside.stamp()?.is_none() {
+    /// Puts back a file of another process that lies beside the target, after a crash between an exchange and its check.
+    /// Returns whether there was one.
+    fn restore_foreign_file(&self, context: &ApplyContext<'_>, entries: &StepEntries) -> Result<bool, StepError> {
+        if self.before.is_none() || entries.beside.stamp()?.is_none() {
             return Ok(false);
         }
         match self.after {
-            Some(after) if !spot.target.holds(after)? => return Ok(false),
+            Some(after) if !entries.target.holds(after)? => return Ok(false),
             Some(_) => {
-                hand.next();
-                spot.beside.exchange(&spot.target)?;
-                spot.beside.remove()?;
+                context.next();
+                entries.beside.exchange(&entries.target)?;
+                entries.beside.remove()?;
             }
             None => {
-                hand.next();
-                spot.beside.move_to(&spot.target)?;
+                context.next();
+                entries.beside.move_to(&entries.target)?;
             }
         }
         Ok(true)
     }
 
-    /// Removes what was new. What is there but not ours was there before, or is somebody's by now.
-    fn vanish(&self, hand: &Hand<'_>, spot: &Spot) -> Result<(), Stop> {
-        hand.next();
-        spot.beside.remove()?;
-        let ours = spot.target.stamp()?.is_some_and(|now| !now.is_directory());
+    /// Removes the new file. A file with other content belongs to another process and stays.
+    fn remove_new(&self, context: &ApplyContext<'_>, entries: &StepEntries) -> Result<(), StepError> {
+        context.next();
+        entries.beside.remove()?;
+        let ours = entries.target.stamp()?.is_some_and(|now| !now.is_directory());
         let Some(after) = self.after.filter(|_| ours) else { return Ok(()) };
-        hand.next();
-        spot.target.move_to(&spot.beside)?;
-        if !spot.beside.holds(after)? {
-            return Ok(spot.beside.move_to(&spot.target)?);
+        context.next();
+        entries.target.move_to(&entries.beside)?;
+        if !entries.beside.holds(after)? {
+            return Ok(entries.beside.move_to(&entries.target)?);
         }
-        hand.next();
-        Ok(spot.beside.remove()?)
+        context.next();
+        Ok(entries.beside.remove()?)
     }
 
-    fn restore(&self, hand: &Hand<'_>, spot: &Spot, before: &FileStamp) -> Result<(), Stop> {
-        // Where the original had to be copied, an earlier undo may have come this far.
-        if !spot.target.equals(&spot.kept)? {
-            if let Some(difference) = self.hindrance(hand)? {
-                return Err(Stop::Conflict(difference));
+    fn restore(&self, context: &ApplyContext<'_>, entries: &StepEntries, before: &FileStamp) -> Result<(), StepError> {
+        // When the original had to be copied, an earlier undo may have come this far.
+        if !entries.target.equals(&entries.kept)? {
+            if let Some(difference) = self.obstacle(context)? {
+                return Err(StepError::Conflict(difference));
             }
-            if !is_file(&spot.beside, before)? {
-                hand.next();
-                spot.beside.remove()?;
-                hand.next();
-                move_or_copy(&spot.kept, &spot.beside)?;
+            if !is_file(&entries.beside, before)? {
+                context.next();
+                entries.beside.remove()?;
+                context.next();
+                move_or_copy(&entries.kept, &entries.beside)?;
             }
             match self.after {
-                Some(after) => exchange(hand, spot, |out| out.holds(after))?,
-                None => appear(hand, spot)?,
+                Some(after) => exchange(context, entries, |out| out.holds(after))?,
+                None => move_into_place(context, entries)?,
             }
         }
-        hand.next();
-        spot.beside.remove()?;
-        hand.next();
-        Ok(spot.kept.remove()?)
+        context.next();
+        entries.beside.remove()?;
+        context.next();
+        Ok(entries.kept.remove()?)
     }
 }
 
-fn is_file(place: &Place, stamp: &FileStamp) -> io::Result<bool> {
+fn is_file(place: &DirectoryEntry, stamp: &FileStamp) -> io::Result<bool> {
     Ok(place.stamp()?.is_some_and(|now| stamp.is_same_file(&now)))
 }
 
-/// Trades target and what lies beside it, and back again if what came out is not what was expected.
-fn exchange(hand: &Hand<'_>, spot: &Spot, expected: impl Fn(&Place) -> io::Result<bool>) -> Result<(), Stop> {
-    hand.next();
-    spot.beside.exchange(&spot.target).map_err(|error| match error {
-        Errno::NOENT => Stop::Conflict(HostDifference::Gone),
+/// Exchanges the target with the entry beside it, and back again if the swapped-out file is not the expected one.
+fn exchange(
+    context: &ApplyContext<'_>,
+    entries: &StepEntries,
+    expected: impl Fn(&DirectoryEntry) -> io::Result<bool>,
+) -> Result<(), StepError> {
+    context.next();
+    entries.beside.exchange(&entries.target).map_err(|error| match error {
+        Errno::NOENT => StepError::Conflict(HostDifference::Gone),
         error => error.into(),
     })?;
-    hand.next();
-    if expected(&spot.beside)? {
+    context.next();
+    if expected(&entries.beside)? {
         return Ok(());
     }
-    spot.beside.exchange(&spot.target)?;
-    spot.beside.remove()?;
-    Err(Stop::Conflict(HostDifference::Changed))
+    entries.beside.exchange(&entries.target)?;
+    entries.beside.remove()?;
+    Err(StepError::Conflict(HostDifference::Changed))
 }
 
-/// Moves the target aside, and back again if it is not what was expected.
-fn take_away(hand: &Hand<'_>, spot: &Spot, before: &FileStamp) -> Result<(), Stop> {
-    hand.next();
-    spot.target.move_to(&spot.beside).map_err(|error| match error {
-        Errno::NOENT => Stop::Conflict(HostDifference::Gone),
+/// Moves the target aside, and back again if it is not the expected file.
+fn move_aside(context: &ApplyContext<'_>, entries: &StepEntries, before: &FileStamp) -> Result<(), StepError> {
+    context.next();
+    entries.target.move_to(&entries.beside).map_err(|error| match error {
+        Errno::NOENT => StepError::Conflict(HostDifference::Gone),
         error => error.into(),
     })?;
-    hand.next();
-    if is_file(&spot.beside, before)? {
+    context.next();
+    if is_file(&entries.beside, before)? {
         return Ok(());
     }
-    spot.beside.move_to(&spot.target)?;
-    Err(Stop::Conflict(HostDifference::Changed))
+    entries.beside.move_to(&entries.target)?;
+    Err(StepError::Conflict(HostDifference::Changed))
 }
 
-/// Moves the new file to where nothing may be.
-fn appear(hand: &Hand<'_>, spot: &Spot) -> Result<(), Stop> {
-    if spot.beside.stamp()?.is_none() {
+/// Moves the new file to the target, which must not exist.
+fn move_into_place(context: &ApplyContext<'_>, entries: &StepEntries) -> Result<(), StepError> {
+    if entries.beside.stamp()?.is_none() {
         return Ok(());
     }
-    hand.next();
-    spot.beside.move_to(&spot.target).map_err(occupied)
+    context.next();
+    entries.beside.move_to(&entries.target).map_err(occupied)
 }
 
-/// Puts the original, which lies beside the target, where it is kept.
-fn keep(hand: &Hand<'_>, spot: &Spot) -> Result<(), Stop> {
-    if spot.kept.stamp()?.is_none() {
-        hand.next();
-        move_or_copy(&spot.beside, &spot.kept)?;
+/// Moves the original, which lies beside the target, to the kept originals.
+fn keep(context: &ApplyContext<'_>, entries: &StepEntries) -> Result<(), StepError> {
+    if entries.kept.stamp()?.is_none() {
+        context.next();
+        move_or_copy(&entries.beside, &entries.kept)?;
     }
-    hand.next();
-    Ok(spot.beside.remove()?)
+    context.next();
+    Ok(entries.beside.remove()?)
 }
 
-/// Moves within a file system; copies to another one, where the copy appears as a whole.
-fn move_or_copy(from: &Place, to: &Place) -> Result<(), Stop> {
+/// Moves an entry within a file system, or copies it to another one. The copy appears only when complete.
+fn move_or_copy(from: &DirectoryEntry, to: &DirectoryEntry) -> Result<(), StepError> {
     match from.move_to(to) {
         Err(Errno::XDEV) => {}
         other => return Ok(other?),
@@ -264,9 +267,9 @@ fn move_or_copy(from: &Place, to: &Place) -> Result<(), Stop> {
     Ok(to.sync_directory()?)
 }
 
-fn occupied(error: Errno) -> Stop {
+fn occupied(error: Errno) -> StepError {
     match error {
-        Errno::EXIST => Stop::Conflict(HostDifference::Appeared),
+        Errno::EXIST => StepError::Conflict(HostDifference::Appeared),
         error => error.into(),
     }
 }

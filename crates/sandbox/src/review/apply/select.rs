@@ -1,4 +1,4 @@
-//! Which changes are meant.
+//! Selection of the changes to apply.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use super::refusal::{RefusalReason, RefusedPath};
 use crate::review::{SavedChange, SavedEntry};
 
-/// The changes at or below `paths`, or all of them, together with the directories they need. The refusals
-/// are of paths that name no change.
+/// Returns the changes at or below `paths`, or all of them, with the directories that they need. Paths without a change are
+/// returned as refused.
 pub(crate) fn select<'a>(
     changes: impl Iterator<Item = &'a SavedChange>,
     paths: Option<&[&Path]>,
@@ -39,12 +39,12 @@ pub(crate) fn select<'a>(
     (chosen.collect(), refusals)
 }
 
-/// Whether the change puts a directory where the host has none.
+/// Returns whether the change makes a directory where the host has none.
 pub(crate) fn makes_directory(change: &SavedChange) -> bool {
     matches!(change.entry, Some(SavedEntry::Directory { .. })) && !change.base.is_some_and(|base| base.is_directory())
 }
 
-/// Whether the change takes a directory away from where the host has one.
+/// Returns whether the change removes a directory of the host.
 pub(crate) fn removes_directory(change: &SavedChange) -> bool {
     !matches!(change.entry, Some(SavedEntry::Directory { .. })) && change.base.is_some_and(|base| base.is_directory())
 }

@@ -1,6 +1,6 @@
-//! The order of an apply: what must go goes first, then directories come, then files.
+//! The steps of an apply: removals first, then directories, then files.
 //!
-//! Every step can be taken again after it was taken, and undone whether or not it was.
+//! Every step can be repeated, and can be undone whether or not it was taken.
 
 use std::io;
 use std::path::Path;
@@ -8,22 +8,22 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, chmodat, chownat, fchmod, mkdirat, unlinkat};
 use rustix::io::Errno;
 
-use super::hand::{Hand, Stop};
-use super::place::{Place, owner_like};
+use super::context::{ApplyContext, StepError};
+use super::directory_entry::{DirectoryEntry, owner_like};
 use super::refusal::HostDifference;
 use super::replace::Replace;
 use super::select::{makes_directory, removes_directory};
 use crate::beneath;
 use crate::review::{FileStamp, SavedChange, SavedEntry};
 
-/// What the owner needs to work in a directory.
+/// The permissions that the owner needs to work in a directory.
 const OWNER: u32 = 0o700;
-/// This many files are staged before they are brought to disk together.
+/// The number of files that are staged before they are written to disk together.
 const BATCH: usize = 512;
-/// Fewer than this are brought to disk one by one.
+/// Fewer files than this are written to disk one by one.
 const FEW: usize = 16;
 
-/// One step.
+/// One step of an apply.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step<'a> {
     RemoveDirectory { path: &'a Path, mode: u32 },
@@ -32,12 +32,12 @@ pub(crate) enum Step<'a> {
     Replace(Replace<'a>),
 }
 
-/// The steps of a set of changes, always the same for the same changes.
+/// Returns the steps of a set of changes. They are always the same for the same changes.
 pub(crate) fn steps(changes: &[SavedChange]) -> Vec<Step<'_>> {
     let mut sorted: Vec<&SavedChange> = changes.iter().collect();
     sorted.sort_by(|a, b| a.path.cmp(&b.path));
     let mut steps = Vec::new();
-    // A directory that opens does so before anything in it is touched, one that closes after.
+    // A directory gains permissions before its entries are changed, and loses permissions afterwards.
     let opens = |before: u32, after: u32| before & OWNER != OWNER && after & OWNER == OWNER;
     let modes = || sorted.iter().filter_map(|change| mode_change(change));
     steps.extend(modes().filter(|(_, before, after)| opens(*before, *after)).map(set_mode));
@@ -72,7 +72,7 @@ fn directory_mode(change: &SavedChange) -> u32 {
     }
 }
 
-/// A directory that stays one, with other permissions.
+/// Returns the old and new permissions of a directory that stays a directory.
 fn mode_change(change: &SavedChange) -> Option<(&Path, u32, u32)> {
     let base = change.base.filter(FileStamp::is_directory)?;
     let Some(SavedEntry::Directory { mode }) = change.entry else { return None };
@@ -105,61 +105,61 @@ impl<'a> Step<'a> {
         }
     }
 
-    fn run(&self, hand: &Hand<'_>) -> Result<(), Stop> {
+    fn run(&self, context: &ApplyContext<'_>) -> Result<(), StepError> {
         match *self {
-            Self::RemoveDirectory { path, .. } => remove_directory(hand, path),
-            Self::MakeDirectory { path, mode } => make_directory(hand, path, mode),
-            Self::SetMode { path, after, .. } => change_mode(hand, path, after),
+            Self::RemoveDirectory { path, .. } => remove_directory(context, path),
+            Self::MakeDirectory { path, mode } => make_directory(context, path, mode),
+            Self::SetMode { path, after, .. } => change_mode(context, path, after),
             Self::Replace(replace) => {
-                if let Some(file) = replace.stage(hand)? {
+                if let Some(file) = replace.stage(context)? {
                     file.sync_all()?;
                 }
-                replace.swap(hand)
+                replace.swap(context)
             }
         }
     }
 
-    /// Puts things back as they were before this step, if it was taken.
-    pub(crate) fn revert(&self, hand: &Hand<'_>) -> Result<(), Stop> {
+    /// Undoes this step, if it was taken.
+    pub(crate) fn revert(&self, context: &ApplyContext<'_>) -> Result<(), StepError> {
         match *self {
-            Self::RemoveDirectory { path, mode } => make_directory(hand, path, mode),
-            Self::MakeDirectory { path, .. } => match remove_directory(hand, path) {
-                // Somebody works in it already.
-                Err(Stop::Conflict(HostDifference::NotEmpty)) => Ok(()),
+            Self::RemoveDirectory { path, mode } => make_directory(context, path, mode),
+            Self::MakeDirectory { path, .. } => match remove_directory(context, path) {
+                // Another process has files in it.
+                Err(StepError::Conflict(HostDifference::NotEmpty)) => Ok(()),
                 other => other,
             },
-            Self::SetMode { path, before, .. } => change_mode(hand, path, before),
-            Self::Replace(replace) => replace.revert(hand),
+            Self::SetMode { path, before, .. } => change_mode(context, path, before),
+            Self::Replace(replace) => replace.revert(context),
         }
     }
 
-    /// Why `revert` would stop, or leave something that was `applied`. Before everything was, a new file that
-    /// is not ours may as well be the reason why the apply stopped.
-    pub(crate) fn hindrance(&self, hand: &Hand<'_>, applied: bool) -> io::Result<Option<HostDifference>> {
+    /// Returns why `revert` would stop, or leave something that was `applied`. While not everything is applied, a new file
+    /// of another process may be the reason why the apply stopped.
+    pub(crate) fn obstacle(&self, context: &ApplyContext<'_>, applied: bool) -> io::Result<Option<HostDifference>> {
         match self {
-            Self::Replace(replace) if applied || replace.before.is_some() => replace.hindrance(hand),
+            Self::Replace(replace) if applied || replace.before.is_some() => replace.obstacle(context),
             _ => Ok(None),
         }
     }
 }
 
-/// Takes all steps that were not taken yet; stops at the first that cannot be.
-pub(crate) fn run<'a>(hand: &Hand<'_>, steps: &[Step<'a>]) -> Result<(), (&'a Path, Stop)> {
+/// Takes all steps that were not taken yet; stops at the first that fails.
+pub(crate) fn run<'a>(context: &ApplyContext<'_>, steps: &[Step<'a>]) -> Result<(), (&'a Path, StepError)> {
     let writes = |step: &Step<'_>| matches!(step, Step::Replace(replace) if replace.after.is_some());
     for group in steps.chunk_by(|one, two| writes(one) == writes(two)) {
         for batch in group.chunks(BATCH) {
             if batch.len() < FEW || !batch.first().is_some_and(writes) {
-                batch.iter().try_for_each(|step| step.run(hand).map_err(|stop| (step.path(), stop)))?;
+                batch.iter().try_for_each(|step| step.run(context).map_err(|stop| (step.path(), stop)))?;
             } else {
-                run_together(hand, batch)?;
+                run_together(context, batch)?;
             }
         }
     }
     Ok(())
 }
 
-/// Stages many files, brings them to disk in one call, and then puts them in place.
-fn run_together<'a>(hand: &Hand<'_>, batch: &[Step<'a>]) -> Result<(), (&'a Path, Stop)> {
+/// Stages many files, writes them to disk in one call, and then moves them into place.
+fn run_together<'a>(context: &ApplyContext<'_>, batch: &[Step<'a>]) -> Result<(), (&'a Path, StepError)> {
     let replaces = || {
         batch.iter().filter_map(|step| match step {
             Step::Replace(replace) => Some(replace),
@@ -167,22 +167,22 @@ fn run_together<'a>(hand: &Hand<'_>, batch: &[Step<'a>]) -> Result<(), (&'a Path
         })
     };
     for replace in replaces() {
-        replace.stage(hand).map_err(|stop| (replace.path, stop))?;
+        replace.stage(context).map_err(|stop| (replace.path, stop))?;
     }
     if let Some(first) = replaces().next() {
-        hand.sync().map_err(|error| (first.path, error.into()))?;
+        context.sync().map_err(|error| (first.path, error.into()))?;
     }
-    replaces().try_for_each(|replace| replace.swap(hand).map_err(|stop| (replace.path, stop)))
+    replaces().try_for_each(|replace| replace.swap(context).map_err(|stop| (replace.path, stop)))
 }
 
-fn make_directory(hand: &Hand<'_>, path: &Path, mode: u32) -> Result<(), Stop> {
-    let place = Place::find(&hand.workspace, path)?;
+fn make_directory(context: &ApplyContext<'_>, path: &Path, mode: u32) -> Result<(), StepError> {
+    let place = DirectoryEntry::find(&context.workspace, path)?;
     let owner = owner_like(&place)?;
-    hand.next();
+    context.next();
     match mkdirat(&place.directory, &place.name, Mode::from_raw_mode(0o700)) {
         Ok(()) => {}
         Err(Errno::EXIST) if place.stamp()?.is_some_and(|now| now.is_directory()) => {}
-        Err(Errno::EXIST) => return Err(Stop::Conflict(HostDifference::Appeared)),
+        Err(Errno::EXIST) => return Err(StepError::Conflict(HostDifference::Appeared)),
         Err(error) => return Err(error.into()),
     }
     if let Some((user, group)) = owner {
@@ -191,32 +191,31 @@ fn make_directory(hand: &Hand<'_>, path: &Path, mode: u32) -> Result<(), Stop> {
     set_permissions(&place, mode)
 }
 
-fn remove_directory(hand: &Hand<'_>, path: &Path) -> Result<(), Stop> {
-    let place = match Place::find(&hand.workspace, path) {
+fn remove_directory(context: &ApplyContext<'_>, path: &Path) -> Result<(), StepError> {
+    let place = match DirectoryEntry::find(&context.workspace, path) {
         Err(error) if beneath::is_absence(error) => return Ok(()),
         other => other?,
     };
-    hand.next();
+    context.next();
     match unlinkat(&place.directory, &place.name, AtFlags::REMOVEDIR) {
-        // It is gone already, and a file or link of ours may stand there.
+        // The directory was removed before, and a file or link of this apply may have its name.
         Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
-        Err(Errno::NOTEMPTY | Errno::EXIST) => Err(Stop::Conflict(HostDifference::NotEmpty)),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Err(StepError::Conflict(HostDifference::NotEmpty)),
         Err(error) => Err(error.into()),
     }
 }
 
-fn change_mode(hand: &Hand<'_>, path: &Path, mode: u32) -> Result<(), Stop> {
-    let place = match Place::find(&hand.workspace, path) {
+fn change_mode(context: &ApplyContext<'_>, path: &Path, mode: u32) -> Result<(), StepError> {
+    let place = match DirectoryEntry::find(&context.workspace, path) {
         Err(error) if beneath::is_absence(error) => return Ok(()),
         other => other?,
     };
-    hand.next();
+    context.next();
     set_permissions(&place, mode)
 }
 
-/// Sets what owner, group and others may do, and keeps how the directory hands on its group. What is no
-/// directory any more is left alone.
-fn set_permissions(place: &Place, mode: u32) -> Result<(), Stop> {
+/// Sets the permissions of a directory and keeps its set-id and sticky bits. Does nothing when it is not a directory.
+fn set_permissions(place: &DirectoryEntry, mode: u32) -> Result<(), StepError> {
     let Some(now) = place.stamp()?.filter(FileStamp::is_directory) else { return Ok(()) };
     let mode = Mode::from_raw_mode(now.mode & 0o7000 | mode & 0o7777);
     match beneath::directory(&place.directory, Path::new(&place.name)) {

@@ -1,4 +1,4 @@
-//! A host directory, an upper layer and a directory of saved changes.
+//! A fixture with a host directory, an upper layer and a directory of saved changes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,24 +14,24 @@ use policy::FileDenials;
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
 
 use crate::review::SavedChanges;
-use crate::review::stamp::nanos_of;
+use crate::review::file_stamp::nanos_of;
 use crate::{ChangeKind, OverlayLayers};
 
-/// All three, in temporary directories.
-pub(crate) struct Desk {
+/// The three directories, in temporary directories.
+pub(crate) struct ReviewFixture {
     directory: tempfile::TempDir,
     saved: tempfile::TempDir,
 }
 
-/// What a tree holds: path to type, permissions and content.
+/// The entries of a tree: type, permissions and content by path.
 pub(crate) type Tree = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
 
-impl Desk {
+impl ReviewFixture {
     pub(crate) fn new() -> Self {
         Self::with_saved_in(&places()[0])
     }
 
-    /// With the saved changes elsewhere, as on another file system.
+    /// Makes a fixture with the saved changes in another directory, such as on another file system.
     pub(crate) fn with_saved_in(place: &Path) -> Self {
         let directory = tempfile::tempdir_in(&places()[0]).unwrap();
         for name in ["host", "upper"] {
@@ -40,7 +40,7 @@ impl Desk {
         Self { directory, saved: tempfile::tempdir_in(place).unwrap() }
     }
 
-    /// With these files on the host, each holding its own name.
+    /// Makes a fixture with these files on the host, each containing its name.
     pub(crate) fn with_host(files: &[&str]) -> Self {
         let this = Self::new();
         for file in files {
@@ -86,14 +86,14 @@ impl Desk {
         mknodat(CWD, &path, FileType::CharacterDevice, Mode::empty(), makedev(0, 0)).unwrap();
     }
 
-    /// Makes a directory that hides the one below.
+    /// Makes an opaque directory.
     pub(crate) fn opaque(&self, path: impl AsRef<Path>) {
         let path = self.upper(path);
         fs::create_dir_all(&path).unwrap();
         setxattr(&path, "user.overlay.opaque", b"y", XattrFlags::empty()).unwrap();
     }
 
-    /// The layers of a sandbox made now: what the host has, it had before.
+    /// Returns the layers of a sandbox made now, after all files of the host.
     pub(crate) fn layers(&self) -> OverlayLayers {
         self.layers_since(SystemTime::now())
     }
@@ -113,7 +113,7 @@ impl Desk {
     }
 }
 
-/// Where an upper layer can be written by hand, quickest first; not every file system has what it takes.
+/// Returns directories on file systems that support whiteouts and user attributes, the fastest first.
 pub(crate) fn places() -> Vec<PathBuf> {
     let able = |place: &PathBuf| {
         let Ok(probe) = tempfile::tempdir_in(place) else { return false };
@@ -123,7 +123,7 @@ pub(crate) fn places() -> Vec<PathBuf> {
         marked.is_ok() && deleted.is_ok()
     };
     let places: Vec<_> = [PathBuf::from("/dev/shm"), std::env::temp_dir()].into_iter().filter(able).collect();
-    assert!(!places.is_empty(), "no file system here takes whiteouts and attributes of users");
+    assert!(!places.is_empty(), "no file system supports whiteouts and user attributes");
     places
 }
 
@@ -147,10 +147,10 @@ pub(crate) fn write_after(path: &Path, content: &str, moment: SystemTime) {
             return;
         }
     }
-    panic!("the clock of the file system stands still");
+    panic!("the clock of the file system does not advance");
 }
 
-/// The changes as letters and paths, as a person lists them.
+/// Returns the changes as letters and paths.
 pub(crate) fn listed(saved: &SavedChanges) -> Vec<String> {
     saved
         .changes()
@@ -165,7 +165,7 @@ pub(crate) fn listed(saved: &SavedChanges) -> Vec<String> {
         .collect()
 }
 
-/// Everything in a directory, but for the directory itself.
+/// Returns everything below a directory.
 pub(crate) fn tree(root: &Path) -> Tree {
     let mut tree = Tree::new();
     let mut open = vec![root.to_owned()];

@@ -1,4 +1,4 @@
-//! Random trees and random edits: what was saved and applied is what the sandbox saw.
+//! Property tests: after random edits of random trees, the applied host equals the sandbox's view.
 //!
 //! The upper layer is written from the two trees, the host's and the one the sandbox saw, with every choice
 //! overlayfs may make taken at random: copied up or not, merged or opaque.
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::fixture::{Desk, chmod, listed, tree, write};
+use super::fixture::{ReviewFixture, chmod, listed, tree, write};
 use crate::review::{apply, undo};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ enum Node {
 
 type Names = BTreeMap<OsString, Node>;
 
-/// Few names, so that two trees meet often; some of them awkward.
+/// Few names, so that two trees overlap often; some of them unusual.
 fn names() -> impl Strategy<Value = OsString> {
     prop::sample::select(vec![&b"a"[..], b"b", b"c", b"-x", b"\xff\xfe", "ü".as_bytes(), b"new\nline"])
         .prop_map(|name| OsString::from_vec(name.to_vec()))
@@ -45,28 +45,28 @@ fn trees() -> impl Strategy<Value = Names> {
     prop::collection::btree_map(names(), nodes(), 0..6)
 }
 
-/// Answers of a coin, from a seed that shrinks.
-struct Coin(Vec<bool>, usize);
+/// Random choices from a seed that proptest can shrink.
+struct RandomChoices(Vec<bool>, usize);
 
-impl Coin {
-    fn toss(&mut self) -> bool {
+impl RandomChoices {
+    fn next(&mut self) -> bool {
         self.1 += 1;
         self.0[self.1 % self.0.len()]
     }
 }
 
-/// What the sandbox saw: part of the host's tree as it was, part of another, part gone.
-fn edit(host: &Names, other: &Names, coin: &mut Coin) -> Names {
+/// Returns the tree that the sandbox sees: a random mix of the host's tree and another.
+fn edit(host: &Names, other: &Names, coin: &mut RandomChoices) -> Names {
     let nothing = Names::new();
     let mut seen = Names::new();
     for name in host.keys().chain(other.keys()) {
         let node = match (host.get(name), other.get(name)) {
-            // Mostly a directory stays one, or two trees would seldom meet further down.
-            (Some(Node::Directory(host, mode)), other) if coin.toss() || coin.toss() => {
+            // A directory mostly stays one, so that the trees also overlap further down.
+            (Some(Node::Directory(host, mode)), other) if coin.next() || coin.next() => {
                 let other = if let Some(Node::Directory(other, _)) = other { other } else { &nothing };
                 Some(Node::Directory(edit(host, other, coin), *mode))
             }
-            (host, other) => if coin.toss() { host } else { other }.cloned(),
+            (host, other) => if coin.next() { host } else { other }.cloned(),
         };
         seen.extend(node.map(|node| (name.clone(), node)));
     }
@@ -91,37 +91,37 @@ fn build(names: &Names, directory: &Path) {
     }
 }
 
-/// Writes the layer that turns `host` into `seen`; `host` is `None` where it does not show.
-fn layer(desk: &Desk, path: &Path, host: Option<&Names>, seen: &Names, coin: &mut Coin) {
+/// Writes the layer that turns `host` into `seen`; `host` is `None` where it is hidden.
+fn layer(fixture: &ReviewFixture, path: &Path, host: Option<&Names>, seen: &Names, coin: &mut RandomChoices) {
     for (name, node) in seen {
         let (path, below) = (path.join(name), host.and_then(|host| host.get(name)));
-        if below == Some(node) && coin.toss() {
+        if below == Some(node) && coin.next() {
             continue;
         }
         match node {
             Node::File(content, mode) => {
-                desk.upper_file(&path, content);
-                chmod(&desk.upper(&path), *mode);
+                fixture.upper_file(&path, content);
+                chmod(&fixture.upper(&path), *mode);
             }
-            Node::Link(target) => desk.upper_link(&path, target),
+            Node::Link(target) => fixture.upper_link(&path, target),
             Node::Directory(names, mode) => {
                 let merged = match below {
-                    Some(Node::Directory(below, _)) if coin.toss() => Some(below),
+                    Some(Node::Directory(below, _)) if coin.next() => Some(below),
                     _ => None,
                 };
-                // Only where the host shows must a new directory hide it.
+                // A new directory must be opaque only where the host is visible.
                 if host.is_some() && merged.is_none() {
-                    desk.opaque(&path);
+                    fixture.opaque(&path);
                 } else {
-                    desk.upper_directory(&path);
+                    fixture.upper_directory(&path);
                 }
-                layer(desk, &path, merged, names, coin);
-                chmod(&desk.upper(&path), *mode);
+                layer(fixture, &path, merged, names, coin);
+                chmod(&fixture.upper(&path), *mode);
             }
         }
     }
     for name in host.into_iter().flat_map(Names::keys).filter(|name| !seen.contains_key(*name)) {
-        desk.whiteout(path.join(name));
+        fixture.whiteout(path.join(name));
     }
 }
 
@@ -129,25 +129,25 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_host_becomes_what_the_sandbox_saw(
+    fn applied_host_equals_the_sandboxs_view(
         host in trees(),
         other in trees(),
         coins in prop::collection::vec(any::<bool>(), 61),
     ) {
-        let mut coin = Coin(coins, 0);
+        let mut coin = RandomChoices(coins, 0);
         let seen = edit(&host, &other, &mut coin);
-        let (desk, picture) = (Desk::new(), Desk::new());
-        build(&host, &desk.host(""));
+        let (fixture, picture) = (ReviewFixture::new(), ReviewFixture::new());
+        build(&host, &fixture.host(""));
         build(&seen, &picture.host(""));
-        layer(&desk, Path::new(""), Some(&host), &seen, &mut coin);
-        let before = tree(&desk.host(""));
-        let mut saved = desk.save();
-        apply(&mut saved, &desk.host(""), None, &|_| None).unwrap();
-        prop_assert_eq!(tree(&desk.host("")), tree(&picture.host("")));
-        prop_assert_eq!(listed(&desk.save()), [""; 0]);
-        if tree(&desk.host("")) != before {
-            undo(&desk.saved()).unwrap();
+        layer(&fixture, Path::new(""), Some(&host), &seen, &mut coin);
+        let before = tree(&fixture.host(""));
+        let mut saved = fixture.save();
+        apply(&mut saved, &fixture.host(""), None, &|_| None).unwrap();
+        prop_assert_eq!(tree(&fixture.host("")), tree(&picture.host("")));
+        prop_assert_eq!(listed(&fixture.save()), [""; 0]);
+        if tree(&fixture.host("")) != before {
+            undo(&fixture.saved()).unwrap();
         }
-        prop_assert_eq!(tree(&desk.host("")), before);
+        prop_assert_eq!(tree(&fixture.host("")), before);
     }
 }

@@ -1,4 +1,4 @@
-//! What is never applied, and that nothing is when anything is refused.
+//! Tests of refusals: nothing is applied when any change is refused.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use std::path::Path;
 use policy::{LayerName, RuleRef};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::fixture::{Desk, chmod, tree};
+use super::fixture::{ReviewFixture, chmod, tree};
 use crate::review::{ApplyError, HostDifference, RefusalReason, SavedChanges, apply};
 
 fn rule(text: &str) -> RuleRef {
@@ -19,38 +19,38 @@ fn hooks(path: &Path) -> Option<RuleRef> {
     path.starts_with(".git/hooks").then(|| rule("deny_write: .git/hooks/**"))
 }
 
-/// Applies everything and gives path and reason of each refusal; the host must not have changed.
+/// Applies everything; returns path and reason of each refusal. The host must not change.
 #[track_caller]
-fn refusals(desk: &Desk, saved: &mut SavedChanges) -> Vec<(String, RefusalReason)> {
-    let before = tree(&desk.host(""));
-    let refusals = match apply(saved, &desk.host(""), None, &hooks) {
+fn refusals(fixture: &ReviewFixture, saved: &mut SavedChanges) -> Vec<(String, RefusalReason)> {
+    let before = tree(&fixture.host(""));
+    let refusals = match apply(saved, &fixture.host(""), None, &hooks) {
         Err(ApplyError::Refused(refusals)) => refusals,
         other => panic!("{other:?}"),
     };
-    assert_eq!(tree(&desk.host("")), before, "something was applied");
+    assert_eq!(tree(&fixture.host("")), before, "something was applied");
     refusals.into_iter().map(|refusal| (refusal.path.display().to_string(), refusal.reason)).collect()
 }
 
 #[track_caller]
-fn check(desk: &Desk, expected: &[(&str, RefusalReason)]) {
+fn check(fixture: &ReviewFixture, expected: &[(&str, RefusalReason)]) {
     let expected: Vec<_> = expected.iter().map(|(path, reason)| ((*path).to_owned(), reason.clone())).collect();
-    assert_eq!(refusals(desk, &mut desk.save()), expected);
+    assert_eq!(refusals(fixture, &mut fixture.save()), expected);
 }
 
 #[test]
-fn all_refusals_are_told_at_once() {
-    let desk = Desk::with_host(&[".git/config"]);
-    desk.upper_file("fine", "fine\n");
-    desk.upper_file(".git/hooks/pre-commit", "#!/bin/sh\n");
-    desk.upper_file("suid", "x");
-    chmod(&desk.upper("suid"), 0o4755);
-    desk.upper_link("abs", "/etc/passwd");
-    desk.upper_link("sub/up", "../../x");
-    mknodat(CWD, desk.upper("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
-    fs::File::create(desk.upper("huge")).unwrap().set_len(1 << 40).unwrap();
+fn all_refusals_are_returned_together() {
+    let fixture = ReviewFixture::with_host(&[".git/config"]);
+    fixture.upper_file("fine", "fine\n");
+    fixture.upper_file(".git/hooks/pre-commit", "#!/bin/sh\n");
+    fixture.upper_file("suid", "x");
+    chmod(&fixture.upper("suid"), 0o4755);
+    fixture.upper_link("abs", "/etc/passwd");
+    fixture.upper_link("sub/up", "../../x");
+    mknodat(CWD, fixture.upper("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
+    fs::File::create(fixture.upper("huge")).unwrap().set_len(1 << 40).unwrap();
     let denied = RefusalReason::Denied { rule: rule("deny_write: .git/hooks/**") };
     check(
-        &desk,
+        &fixture,
         &[
             (".git/hooks", denied.clone()),
             (".git/hooks/pre-commit", denied),
@@ -64,23 +64,23 @@ fn all_refusals_are_told_at_once() {
 }
 
 #[test]
-fn deleting_a_directory_does_not_delete_what_is_denied_in_it() {
-    let desk = Desk::with_host(&[".git/hooks/pre-commit", ".git/HEAD"]);
-    desk.whiteout(".git");
+fn deleting_a_directory_with_denied_files_is_refused() {
+    let fixture = ReviewFixture::with_host(&[".git/hooks/pre-commit", ".git/HEAD"]);
+    fixture.whiteout(".git");
     let denied = RefusalReason::Denied { rule: rule("deny_write: .git/hooks/**") };
-    check(&desk, &[(".git/hooks", denied.clone()), (".git/hooks/pre-commit", denied)]);
+    check(&fixture, &[(".git/hooks", denied.clone()), (".git/hooks/pre-commit", denied)]);
 }
 
 #[test]
-fn a_denied_name_cannot_be_had_through_a_link() {
+fn denied_name_through_a_link_is_refused() {
     let through =
         |name: &str| RefusalReason::DeniedThroughLink { name: name.into(), rule: rule("deny_write: .git/hooks/**") };
     // The link and the file come together.
-    let desk = Desk::new();
-    desk.upper_link(".git", "tools");
-    desk.upper_file("tools/hooks/pre-commit", "x\n");
+    let fixture = ReviewFixture::new();
+    fixture.upper_link(".git", "tools");
+    fixture.upper_file("tools/hooks/pre-commit", "x\n");
     check(
-        &desk,
+        &fixture,
         &[
             (".git", RefusalReason::GitElsewhere),
             ("tools/hooks", through(".git/hooks")),
@@ -88,42 +88,43 @@ fn a_denied_name_cannot_be_had_through_a_link() {
         ],
     );
     // The file was there before.
-    let desk = Desk::with_host(&["tools/hooks/x"]);
-    desk.upper_link(".git", "tools");
+    let fixture = ReviewFixture::with_host(&["tools/hooks/x"]);
+    fixture.upper_link(".git", "tools");
     let expected = [("tools/hooks", through(".git/hooks")), ("tools/hooks/x", through(".git/hooks/x"))];
-    check(&desk, &[&[(".git", RefusalReason::GitElsewhere)], expected.as_slice()].concat());
+    check(&fixture, &[&[(".git", RefusalReason::GitElsewhere)], expected.as_slice()].concat());
     // The link was there before.
-    let desk = Desk::with_host(&["tools/y"]);
-    symlink("tools", desk.host(".git")).unwrap();
-    desk.upper_file("tools/hooks/x", "x\n");
-    check(&desk, &expected);
+    let fixture = ReviewFixture::with_host(&["tools/y"]);
+    symlink("tools", fixture.host(".git")).unwrap();
+    fixture.upper_file("tools/hooks/x", "x\n");
+    check(&fixture, &expected);
 }
 
 #[test]
-fn git_is_not_sent_to_what_the_sandbox_furnished() {
-    let desk = Desk::with_host(&["module/.git", "worktree/.git", "plain/.git/HEAD"]);
-    desk.upper_file("module/.git", "gitdir: ../g3\n");
-    desk.upper_file("new/.git", "gitdir: ../g3\n");
-    desk.upper_link("linked/.git", "../g3");
-    // A directory of its own is the policy's, and to have none any more is harmless.
-    desk.upper_file("plain/.git/index", "x");
-    desk.whiteout("worktree/.git");
-    check(&desk, &["linked/.git", "module/.git", "new/.git"].map(|path| (path, RefusalReason::GitElsewhere)));
+fn git_is_not_redirected_to_files_of_the_sandbox() {
+    let fixture = ReviewFixture::with_host(&["module/.git", "worktree/.git", "plain/.git/HEAD"]);
+    fixture.upper_file("module/.git", "gitdir: ../g3\n");
+    fixture.upper_file("new/.git", "gitdir: ../g3\n");
+    fixture.upper_link("linked/.git", "../g3");
+    // A real `.git` directory is left to the policy, and deleting a `.git` file is harmless.
+    fixture.upper_file("plain/.git/index", "x");
+    fixture.whiteout("worktree/.git");
+    check(&fixture, &["linked/.git", "module/.git", "new/.git"].map(|path| (path, RefusalReason::GitElsewhere)));
 }
 
 #[test]
-fn a_directory_that_git_takes_for_a_repository_is_refused_by_any_name() {
+fn bare_repository_of_any_name_is_refused() {
     let bare = |path| RefusalReason::BareRepository { directory: Path::new(path).to_owned() };
-    let desk = Desk::with_host(&["half/objects/x", "half/refs/x", "whole/HEAD", "whole/objects/x", "whole/refs/x"]);
+    let fixture =
+        ReviewFixture::with_host(&["half/objects/x", "half/refs/x", "whole/HEAD", "whole/objects/x", "whole/refs/x"]);
     for file in ["new/HEAD", "new/objects/x", "new/refs/x", "new/config", "half/HEAD", "whole/hooks/update"] {
-        desk.upper_file(file, "x");
+        fixture.upper_file(file, "x");
     }
-    // What git would not take for one, and what it does not obey, is free.
+    // Directories that are not repositories, and entries that git does not obey, are allowed.
     for file in ["notes/HEAD", "notes/config", "hooks/config/refs", "whole/refs/heads/main", "whole/objects/ab/cd"] {
-        desk.upper_file(file, "x");
+        fixture.upper_file(file, "x");
     }
-    desk.upper_file("split/HEAD", "x");
-    desk.upper_file("split/commondir", "../notes");
+    fixture.upper_file("split/HEAD", "x");
+    fixture.upper_file("split/commondir", "../notes");
     let expected = [
         ("half/HEAD", bare("half")),
         ("new/HEAD", bare("new")),
@@ -135,28 +136,28 @@ fn a_directory_that_git_takes_for_a_repository_is_refused_by_any_name() {
         ("whole/hooks", bare("whole")),
         ("whole/hooks/update", bare("whole")),
     ];
-    check(&desk, &expected);
+    check(&fixture, &expected);
 }
 
 #[test]
-fn what_the_host_changed_is_a_conflict() {
-    let desk = Desk::with_host(&["edited", "gone", "replaced", "dir/a", "left/a"]);
+fn changes_on_the_host_are_conflicts() {
+    let fixture = ReviewFixture::with_host(&["edited", "gone", "replaced", "dir/a", "left/a"]);
     for file in ["edited", "replaced", "appeared", "left/new"] {
-        desk.upper_file(file, "mine\n");
+        fixture.upper_file(file, "mine\n");
     }
-    desk.whiteout("gone");
-    desk.whiteout("dir");
-    let mut saved = desk.save();
-    desk.host_file("edited", "theirs\n");
-    fs::write(desk.host("copy"), "replaced\n").unwrap();
-    fs::rename(desk.host("copy"), desk.host("replaced")).unwrap();
-    desk.host_file("appeared", "theirs\n");
-    desk.host_file("dir/b", "theirs\n");
-    fs::remove_file(desk.host("gone")).unwrap();
-    fs::remove_dir_all(desk.host("left")).unwrap();
+    fixture.whiteout("gone");
+    fixture.whiteout("dir");
+    let mut saved = fixture.save();
+    fixture.host_file("edited", "theirs\n");
+    fs::write(fixture.host("copy"), "replaced\n").unwrap();
+    fs::rename(fixture.host("copy"), fixture.host("replaced")).unwrap();
+    fixture.host_file("appeared", "theirs\n");
+    fixture.host_file("dir/b", "theirs\n");
+    fs::remove_file(fixture.host("gone")).unwrap();
+    fs::remove_dir_all(fixture.host("left")).unwrap();
     let conflict = |path: &str, difference| (path.to_owned(), RefusalReason::Conflict(difference));
     assert_eq!(
-        refusals(&desk, &mut saved),
+        refusals(&fixture, &mut saved),
         [
             conflict("dir", HostDifference::NotEmpty),
             conflict("gone", HostDifference::Gone),
@@ -169,55 +170,56 @@ fn what_the_host_changed_is_a_conflict() {
 }
 
 #[test]
-fn even_a_change_that_left_size_and_time_alone_is_seen() {
-    let desk = Desk::with_host(&["file"]);
-    desk.upper_file("file", "mine\n");
-    let mut saved = desk.save();
-    let time = fs::metadata(desk.host("file")).unwrap().modified().unwrap();
-    super::fixture::write_after(&desk.host("file"), "FILE\n", std::time::SystemTime::now());
-    fs::File::options().write(true).open(desk.host("file")).unwrap().set_modified(time).unwrap();
-    assert_eq!(refusals(&desk, &mut saved), [("file".to_owned(), RefusalReason::Conflict(HostDifference::Changed))]);
+fn change_with_the_same_size_and_time_is_detected() {
+    let fixture = ReviewFixture::with_host(&["file"]);
+    fixture.upper_file("file", "mine\n");
+    let mut saved = fixture.save();
+    let time = fs::metadata(fixture.host("file")).unwrap().modified().unwrap();
+    super::fixture::write_after(&fixture.host("file"), "FILE\n", std::time::SystemTime::now());
+    fs::File::options().write(true).open(fixture.host("file")).unwrap().set_modified(time).unwrap();
+    assert_eq!(refusals(&fixture, &mut saved), [("file".to_owned(), RefusalReason::Conflict(HostDifference::Changed))]);
 }
 
 #[test]
-fn a_directory_that_became_a_link_on_the_host_is_not_entered() {
-    let desk = Desk::with_host(&["dir/a", "elsewhere/a"]);
-    desk.upper_file("dir/b", "mine\n");
-    let mut saved = desk.save();
-    fs::rename(desk.host("dir"), desk.host("moved")).unwrap();
-    symlink("/tmp", desk.host("dir")).unwrap();
-    assert_eq!(refusals(&desk, &mut saved), [("dir/b".to_owned(), RefusalReason::ThroughLink)]);
+fn directory_that_became_a_link_on_the_host_is_refused() {
+    let fixture = ReviewFixture::with_host(&["dir/a", "elsewhere/a"]);
+    fixture.upper_file("dir/b", "mine\n");
+    let mut saved = fixture.save();
+    fs::rename(fixture.host("dir"), fixture.host("moved")).unwrap();
+    symlink("/tmp", fixture.host("dir")).unwrap();
+    assert_eq!(refusals(&fixture, &mut saved), [("dir/b".to_owned(), RefusalReason::ThroughLink)]);
 }
 
 #[test]
-fn a_conflict_seen_when_saving_stays_one() {
-    let desk = Desk::with_host(&["file"]);
-    desk.upper_file("file", "mine\n");
-    let mut saved = SavedChanges::save(&desk.layers_since(std::time::SystemTime::UNIX_EPOCH), &desk.saved()).unwrap();
-    assert_eq!(refusals(&desk, &mut saved), [("file".to_owned(), RefusalReason::Conflict(HostDifference::Changed))]);
+fn conflict_found_when_saving_is_kept() {
+    let fixture = ReviewFixture::with_host(&["file"]);
+    fixture.upper_file("file", "mine\n");
+    let mut saved =
+        SavedChanges::save(&fixture.layers_since(std::time::SystemTime::UNIX_EPOCH), &fixture.saved()).unwrap();
+    assert_eq!(refusals(&fixture, &mut saved), [("file".to_owned(), RefusalReason::Conflict(HostDifference::Changed))]);
 }
 
 #[test]
-fn a_tampered_list_leads_nowhere_else() {
-    let desk = Desk::new();
-    desk.upper_file("file", "mine\n");
-    let mut saved = desk.save();
+fn tampered_manifest_does_not_leave_the_workspace() {
+    let fixture = ReviewFixture::new();
+    fixture.upper_file("file", "mine\n");
+    let mut saved = fixture.save();
     for path in ["../outside", "/etc/outside", "a/../../outside"] {
-        let mut manifest = crate::review::manifest::Manifest::read(&desk.saved()).unwrap();
+        let mut manifest = crate::review::manifest::Manifest::read(&fixture.saved()).unwrap();
         manifest.changes[0].change.path = path.into();
-        manifest.write(&desk.saved()).unwrap();
-        assert_eq!(refusals(&desk, &mut saved), [(path.to_owned(), RefusalReason::BadPath)]);
+        manifest.write(&fixture.saved()).unwrap();
+        assert_eq!(refusals(&fixture, &mut saved), [(path.to_owned(), RefusalReason::BadPath)]);
     }
 }
 
 #[test]
-fn a_refusal_names_the_rule_and_the_difference() {
-    let desk = Desk::with_host(&["edited"]);
-    desk.upper_file("edited", "mine\n");
-    desk.upper_file(".git/hooks/pre-commit", "x\n");
-    let mut saved = desk.save();
-    desk.host_file("edited", "theirs\n");
-    let error = apply(&mut saved, &desk.host(""), None, &hooks).unwrap_err();
+fn refusal_names_the_rule_and_the_difference() {
+    let fixture = ReviewFixture::with_host(&["edited"]);
+    fixture.upper_file("edited", "mine\n");
+    fixture.upper_file(".git/hooks/pre-commit", "x\n");
+    let mut saved = fixture.save();
+    fixture.host_file("edited", "theirs\n");
+    let error = apply(&mut saved, &fixture.host(""), None, &hooks).unwrap_err();
     assert_eq!(
         error.to_string(),
         "nothing was applied: `.git/hooks`: denied by deny_write: .git/hooks/** (sandbox.policy.yaml:7) (and 2 more)"
@@ -227,7 +229,7 @@ fn a_refusal_names_the_rule_and_the_difference() {
     let conflict = serde_json::json!({"path": "edited", "reason": "conflict", "difference": "changed"});
     assert_eq!(serde_json::to_value(&refusals[2]).unwrap(), conflict);
     assert_eq!(serde_json::to_value(&refusals[0]).unwrap()["rule"]["line"], 7);
-    let only = apply(&mut saved, &desk.host(""), Some(&[Path::new("edited")]), &hooks).unwrap_err();
+    let only = apply(&mut saved, &fixture.host(""), Some(&[Path::new("edited")]), &hooks).unwrap_err();
     let expected = "nothing was applied: `edited`: it changed on the host since the sandbox was made";
     assert_eq!(only.to_string(), expected);
 }

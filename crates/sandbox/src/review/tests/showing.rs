@@ -1,11 +1,11 @@
-//! What a person sees of changes.
+//! Tests of patches, summaries and JSON.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::fixture::{Desk, chmod, name};
+use super::fixture::{ReviewFixture, chmod, name};
 use crate::review::{SavedChanges, render_diff, render_stat};
 
 fn diff(saved: &SavedChanges, path: &str) -> String {
@@ -13,18 +13,18 @@ fn diff(saved: &SavedChanges, path: &str) -> String {
 }
 
 #[test]
-fn a_patch_looks_like_gits() {
-    let desk = Desk::new();
-    desk.host_file("edited", "one\ntwo\nthree\n");
-    desk.host_file("gone", "bye\n");
-    symlink("edited", desk.host("link")).unwrap();
-    desk.upper_file("edited", "one\n2\nthree\n");
-    chmod(&desk.upper("edited"), 0o755);
-    desk.whiteout("gone");
-    desk.upper_file("dir/new", "hello");
-    desk.upper_link("link", "dir/new");
-    chmod(&desk.upper("dir"), 0o755);
-    let saved = desk.save();
+fn patch_has_gits_format() {
+    let fixture = ReviewFixture::new();
+    fixture.host_file("edited", "one\ntwo\nthree\n");
+    fixture.host_file("gone", "bye\n");
+    symlink("edited", fixture.host("link")).unwrap();
+    fixture.upper_file("edited", "one\n2\nthree\n");
+    chmod(&fixture.upper("edited"), 0o755);
+    fixture.whiteout("gone");
+    fixture.upper_file("dir/new", "hello");
+    fixture.upper_link("link", "dir/new");
+    chmod(&fixture.upper("dir"), 0o755);
+    let saved = fixture.save();
     assert_eq!(
         diff(&saved, "edited"),
         "diff --git a/edited b/edited\nold mode 100644\nnew mode 100755\n--- a/edited\n+++ b/edited\n\
@@ -45,12 +45,12 @@ fn a_patch_looks_like_gits() {
 }
 
 #[test]
-fn what_is_no_text_is_told_by_its_size() {
-    let desk = Desk::new();
-    fs::write(desk.upper("binary"), b"\0\x01\x02").unwrap();
-    fs::write(desk.upper("latin"), b"caf\xe9\n").unwrap();
-    fs::write(desk.upper("large"), "x\n".repeat(2 << 20)).unwrap();
-    let saved = desk.save();
+fn binary_files_show_their_size() {
+    let fixture = ReviewFixture::new();
+    fs::write(fixture.upper("binary"), b"\0\x01\x02").unwrap();
+    fs::write(fixture.upper("latin"), b"caf\xe9\n").unwrap();
+    fs::write(fixture.upper("large"), "x\n".repeat(2 << 20)).unwrap();
+    let saved = fixture.save();
     for (path, size) in [("binary", 3), ("latin", 5), ("large", 4 << 20)] {
         let line = format!("Binary files differ: 0 bytes before, {size} after\n");
         assert!(diff(&saved, path).ends_with(&line), "{path}");
@@ -59,43 +59,43 @@ fn what_is_no_text_is_told_by_its_size() {
 }
 
 #[test]
-fn a_comparison_ends_in_time() {
-    let desk = Desk::new();
+fn comparison_ends_in_time() {
+    let fixture = ReviewFixture::new();
     let lines = |step: usize| (0..150_000).map(|line| (line * step % 7919).to_string()).collect::<Vec<_>>().join("\n");
-    desk.host_file("long", &lines(3));
-    desk.upper_file("long", &lines(5));
-    let saved = desk.save();
+    fixture.host_file("long", &lines(3));
+    fixture.upper_file("long", &lines(5));
+    let saved = fixture.save();
     let begun = Instant::now();
     assert!(!diff(&saved, "long").is_empty());
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 #[test]
-fn the_summary_shows_deletions_first_and_directories_as_one() {
-    let desk = Desk::with_host(&["gone", "old/a", "old/deep/b", "quiet", "busy"]);
-    desk.whiteout("gone");
-    desk.whiteout("old");
-    desk.upper_file("quiet", "one\ntwo\n");
-    desk.upper_file("new/file", "a\nb\n");
-    fs::write(desk.upper("image"), b"\0").unwrap();
-    let saved = desk.save();
+fn summary_lists_deletions_first_and_directories_once() {
+    let fixture = ReviewFixture::with_host(&["gone", "old/a", "old/deep/b", "quiet", "busy"]);
+    fixture.whiteout("gone");
+    fixture.whiteout("old");
+    fixture.upper_file("quiet", "one\ntwo\n");
+    fixture.upper_file("new/file", "a\nb\n");
+    fs::write(fixture.upper("image"), b"\0").unwrap();
+    let saved = fixture.save();
     assert_eq!(
         render_stat(&saved.stat().unwrap()),
         "D gone      +0 -1\nD old       with 3 below\nA image     binary\nA new\nA new/file  +2 -0\n\
          M quiet     +2 -1\n9 paths changed, +4 -4\n"
     );
-    desk.upper_file("busy", "mine\n");
-    let saved = SavedChanges::save(&desk.layers_since(SystemTime::UNIX_EPOCH), &desk.saved()).unwrap();
+    fixture.upper_file("busy", "mine\n");
+    let saved = SavedChanges::save(&fixture.layers_since(SystemTime::UNIX_EPOCH), &fixture.saved()).unwrap();
     let stat = render_stat(&saved.stat().unwrap());
     assert!(stat.contains("M busy      +1 -1  conflict: the host changed as well\n"), "{stat}");
 }
 
 #[test]
-fn nothing_a_terminal_acts_on_is_printed() {
-    let desk = Desk::new();
-    desk.upper_file("evil", "\u{1b}]0;title\u{7}\r\u{202e}abc\u{9b}31m\tok\n");
-    desk.upper_file(name(b"\x1b[2J\xff"), "x\n");
-    let saved = desk.save();
+fn control_characters_are_escaped() {
+    let fixture = ReviewFixture::new();
+    fixture.upper_file("evil", "\u{1b}]0;title\u{7}\r\u{202e}abc\u{9b}31m\tok\n");
+    fixture.upper_file(name(b"\x1b[2J\xff"), "x\n");
+    let saved = fixture.save();
     let shown = render_diff(&saved, None).unwrap() + &render_stat(&saved.stat().unwrap());
     let harmless = |sign: char| sign == '\n' || sign == '\t' || !sign.is_control() && sign != '\u{202e}';
     assert!(shown.chars().all(harmless), "{shown:?}");
@@ -106,11 +106,11 @@ fn nothing_a_terminal_acts_on_is_printed() {
 }
 
 #[test]
-fn changes_read_well_as_json() {
-    let desk = Desk::new();
-    desk.upper_link("link", "to");
-    desk.upper_file(name(b"\xff"), "x\n");
-    let saved = desk.save();
+fn changes_are_serialised_as_json() {
+    let fixture = ReviewFixture::new();
+    fixture.upper_link("link", "to");
+    fixture.upper_file(name(b"\xff"), "x\n");
+    let saved = fixture.save();
     let json = serde_json::to_value(saved.changes().collect::<Vec<_>>()).unwrap();
     let link = serde_json::json!({"path": "link", "kind": "added", "entry": {"type": "symlink", "target": "to"}});
     assert_eq!(json[0], link);
