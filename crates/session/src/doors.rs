@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use agents::PlacedFile;
 use base::EGRESS_PORT;
-use egress::{CERTIFICATES, DnsSockets, LivePolicy, ProxyCredentials};
+use egress::{CERTIFICATES, DnsSockets, Egress, LivePolicy, ProxyCredentials};
 use gateway::{GatewayIdentity, SessionToken};
 use policy::EffectivePolicy;
 use sandbox::{Sandbox, SandboxError, SandboxPort};
@@ -28,8 +28,8 @@ pub(crate) struct Keys {
 
 impl Keys {
     /// New ones, for a sandbox of `plan` that is still to be made.
-    pub(crate) fn make(host: &Host, plan: &Plan) -> Result<Self, SessionError> {
-        let outfit = host.egress.outfit(&plan.policy).map_err(|error| {
+    pub(crate) fn make(egress: &Egress, plan: &Plan) -> Result<Self, SessionError> {
+        let outfit = egress.outfit(&plan.policy).map_err(|error| {
             let step = "give the egress proxy what the policy asks for".to_owned();
             SessionError::Sandbox(SandboxError::Create { step, source: io::Error::other(error) })
         })?;
@@ -65,8 +65,21 @@ impl Doors {
         keys: &Keys,
     ) -> Result<Self, SessionError> {
         let models = attach_models(host, plan, recorder, sandbox, &keys.token)?;
-        let egress = attach_egress(host, plan, recorder, sandbox, keys.outfit.clone())?;
+        let policy = plan.policy_at(host.shelf.now_unix_secs());
+        let egress = attach_egress(&host.egress, policy, plan, recorder, sandbox, keys)?;
         Ok(Self { models, egress, outfit: keys.outfit.clone() })
+    }
+
+    /// Serves the egress port of `sandbox` alone: its commands reach no model.
+    pub(crate) fn open_egress(
+        egress: &Egress,
+        plan: &Plan,
+        recorder: &Recorder,
+        sandbox: &dyn Sandbox,
+        keys: &Keys,
+    ) -> Result<Self, SessionError> {
+        let egress = attach_egress(egress, (*plan.policy).clone(), plan, recorder, sandbox, keys)?;
+        Ok(Self { models: None, egress, outfit: keys.outfit.clone() })
     }
 
     /// Adds the variables by which a program inside finds the way to everything but models.
@@ -130,25 +143,26 @@ fn attach_models(
 }
 
 fn attach_egress(
-    host: &Host,
+    egress: &Egress,
+    policy: EffectivePolicy,
     plan: &Plan,
     recorder: &Recorder,
     sandbox: &dyn Sandbox,
-    outfit: ProxyCredentials,
+    keys: &Keys,
 ) -> Result<Option<(egress::EgressAttachment, LivePolicy)>, SessionError> {
     let Some(listener) = sandbox.take_listener(SandboxPort::Egress) else { return Ok(None) };
     let turn = recorder.turn.clone();
-    let live = LivePolicy::new(plan.policy_at(host.shelf.now_unix_secs()));
+    let live = LivePolicy::new(policy);
     let identity = egress::EgressIdentity {
         session: plan.id.clone(),
         journal: recorder.journal().clone(),
         turn: Arc::new(move || turn.get()),
         policy: live.clone(),
-        outfit,
+        outfit: keys.outfit.clone(),
         names: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
         limits: egress::EgressLimits::default(),
     };
-    let attached = host.egress.attach(listener, identity);
+    let attached = egress.attach(listener, identity);
     attached.map(|egress| Some((egress, live))).map_err(|source| not_served("the egress port", source))
 }
 

@@ -74,5 +74,5 @@ pub use surroundings::{NarrowPolicy, ProjectPolicy, UpstreamFactory, UpstreamReg
 pub use timing::SessionTimeouts;
 pub use to_its_end::{DetachOnDrop, detach_on_drop};
 pub use variables::HostVariables;
-pub use workbench::{ArtifactError, CommandSession, SessionCommand};
+pub use workbench::{ArtifactError, CommandSession, OnDemandSettings, SessionCommand};
 pub use workspaces::{WorkspaceAccess, WorkspaceForbidden};

@@ -186,12 +186,43 @@ impl Plan {
         })
     }
 
+    /// Returns the plan of a session that runs commands without an agent and without a host.
+    pub(crate) fn for_commands(
+        id: SessionId,
+        title: Option<String>,
+        directory: Option<PathBuf>,
+        dependencies: Option<PathBuf>,
+        policy: Arc<EffectivePolicy>,
+    ) -> Self {
+        Self {
+            policy_digest: policy.digest().to_owned(),
+            policy,
+            id,
+            agent: NO_AGENT.to_owned(),
+            agent_version: None,
+            agent_mode: None,
+            permission_mode: None,
+            model: None,
+            upstream: None,
+            title,
+            directory,
+            options: SessionOptions { dependencies, ..SessionOptions::default() },
+            epoch: 1,
+            native_session_id: None,
+            replay_is_over: false,
+            mcp: McpServers::default(),
+            skills: Skills::default(),
+            forked_from: None,
+            changes: Vec::new(),
+        }
+    }
+
     /// Refuses a workspace that no session has, also where it was named before that was a rule.
-    pub(crate) fn refuse_own(&self, host: &Host) -> Result<(), SessionError> {
+    pub(crate) fn refuse_own(&self, data_dir: &Path) -> Result<(), SessionError> {
         let Some(path) = &self.directory else { return Ok(()) };
         let there = path.canonicalize().map_err(|source| SessionError::Directory { path: path.clone(), source })?;
         let forbidden = |why| SessionError::DirectoryNotAllowed { path: path.clone(), why };
-        refuse_own(&there, host.shelf.directory()).map_err(forbidden)
+        refuse_own(&there, data_dir).map_err(forbidden)
     }
 
     /// A new sandbox for this plan, with what an agent needs in it.
@@ -211,14 +242,18 @@ impl Plan {
 
     /// What `sandbox` keeps of the policy, and what that lets the session do.
     pub(crate) fn effective(&self, host: &Host, sandbox: &dyn Sandbox) -> PolicyEffective {
-        let changed = (!self.changes.is_empty()).then(|| self.policy_at(host.shelf.now_unix_secs()));
+        self.effective_at(host.shelf.now_unix_secs(), host.backend.name(), sandbox.effective())
+    }
+
+    /// Returns the `policy.effective` event for a sandbox of `backend` that enforces `keys`.
+    pub(crate) fn effective_at(&self, unix_secs: u64, backend: &str, mut keys: Value) -> PolicyEffective {
+        let changed = (!self.changes.is_empty()).then(|| self.policy_at(unix_secs));
         let now = changed.as_ref().unwrap_or(&self.policy);
         let sentences = policy::explain(now).iter().map(|sentence| PolicySentence {
             text: sentence.text.clone(),
             layer: sentence.layer.to_string(),
             rule: sentence.rule.location(),
         });
-        let mut keys = sandbox.effective();
         if let Some(net) = keys.get_mut("net").and_then(Value::as_object_mut) {
             let policy::NetPolicy { enabled, allowlist, intercept, .. } = now.net();
             net.insert("value".to_owned(), json!({"enabled": enabled, "allowlist": allowlist, "intercept": intercept}));
@@ -228,7 +263,7 @@ impl Plan {
             let by = "the session refuses what an agent asks about; what it does unasked is not judged";
             keys.insert("tools".to_owned(), json!({"state": "weaker", "by": by}));
         }
-        PolicyEffective { backend: host.backend.name().to_owned(), keys, sentences: sentences.collect() }
+        PolicyEffective { backend: backend.to_owned(), keys, sentences: sentences.collect() }
     }
 
     /// What it may do at a time: the policy it was made under, with every change since.

@@ -6,6 +6,7 @@
 //! Not here: what a task's file says, and what its failures are called (`cli`).
 
 mod inside;
+mod on_demand;
 mod stopping;
 
 use std::collections::BTreeMap;
@@ -15,8 +16,13 @@ use std::time::Duration;
 use protocol::{
     EventBody, SessionEndReason, SessionEnded, SessionId, SessionRegistered, TaskCommandFinished, TerminatedBy,
 };
-use sandbox::{ExecResult, OutputListener, Sandbox, SandboxError, SandboxProcess, SavedChanges};
+use sandbox::{
+    ExecResult, OutputListener, OverlayLayers, Sandbox, SandboxError, SandboxProcess, SavedChanges, StandardStreams,
+    WindowSize,
+};
 use store::{Journal, SessionPatch};
+use tokio::io::AsyncRead;
+use tokio_util::task::TaskTracker;
 
 use crate::SessionError;
 use crate::actor::summary;
@@ -29,7 +35,10 @@ use crate::shelf::blocking;
 use crate::skills::{self, Equipment};
 
 use inside::Inside;
+use on_demand::OnDemandJournal;
 use stopping::Stopping;
+
+pub use on_demand::OnDemandSettings;
 
 /// What a timeout is called among exit codes.
 const TIMED_OUT: i32 = 124;
@@ -43,8 +52,12 @@ pub struct SessionCommand {
     pub env: BTreeMap<String, String>,
     /// Wall time before everything it started is killed.
     pub timeout: Option<Duration>,
+    /// Time without output before everything it started is killed.
+    pub idle_timeout: Option<Duration>,
     /// Bytes kept of each of stdout and stderr.
     pub output_limit: usize,
+    /// Size of the terminal that the command gets; without one it gets pipes.
+    pub terminal: Option<WindowSize>,
 }
 
 /// Why an artifact could not be had.
@@ -79,22 +92,36 @@ pub enum ArtifactError {
 
 /// A sandbox with a gateway, and a record of what is run in it.
 pub struct CommandSession {
-    host: Arc<Host>,
-    seat: Arc<Seat>,
-    plan: Plan,
+    plan: Arc<Plan>,
     recorder: Recorder,
     sandbox: Box<dyn Sandbox>,
     doors: Doors,
     inside: Inside,
-    stopping: Stopping,
+    registration: Registration,
+    tasks: TaskTracker,
     /// Behind a lock that nobody waits for: others may look at a workbench while one command runs.
     beside: Mutex<Vec<SandboxProcess>>,
 }
 
+/// How other processes learn of a command session.
+enum Registration {
+    /// It is in the session list and the journal from its start, and others can stop it.
+    Host { host: Arc<Host>, seat: Arc<Seat>, stopping: Stopping },
+    /// It is in neither until a command uses the network.
+    OnDemand(Arc<OnDemandJournal>),
+}
+
 impl CommandSession {
+    /// Opens a session of which nothing is recorded until a command uses the network.
+    ///
+    /// Nothing is written to the data directory before that, and no model can be reached.
+    pub async fn on_demand(settings: OnDemandSettings) -> Result<Self, SessionError> {
+        on_demand::open(settings).await
+    }
+
     pub(crate) async fn open(host: &Arc<Host>, plan: Plan) -> Result<Self, SessionError> {
-        plan.refuse_own(host)?;
-        let keys = Keys::make(host, &plan)?;
+        plan.refuse_own(host.shelf.directory().root())?;
+        let keys = Keys::make(&host.egress, &plan)?;
         let mut inside = Inside::of(host, &plan, &keys.token)?;
         inside.files.extend(keys.files());
         let (seat, commands) = Seat::new(plan.id.clone());
@@ -107,8 +134,9 @@ impl CommandSession {
         doors.tell(&mut inside.env);
         host.variables.pass(&plan.policy, &mut inside.env);
         let stopping = Stopping::watch(&host.tasks, &seat, commands);
-        let host = host.clone();
-        Ok(Self { host, seat, plan, recorder, sandbox, doors, inside, stopping, beside: Mutex::default() })
+        let (plan, tasks) = (Arc::new(plan), host.tasks.clone());
+        let registration = Registration::Host { host: host.clone(), seat, stopping };
+        Ok(Self { plan, recorder, sandbox, doors, inside, registration, tasks, beside: Mutex::default() })
     }
 
     async fn make(
@@ -174,7 +202,7 @@ impl CommandSession {
         for output in [&mut process.stdout, &mut process.stderr] {
             let mut output = std::mem::replace(output, Box::new(tokio::io::empty()));
             // Ends with the sandbox, which `end` waits for.
-            self.host.tasks.spawn(async move { drop(tokio::io::copy(&mut output, &mut tokio::io::sink()).await) });
+            self.tasks.spawn(async move { drop(tokio::io::copy(&mut output, &mut tokio::io::sink()).await) });
         }
         self.beside.get_mut().unwrap_or_else(PoisonError::into_inner).push(process);
         Ok(())
@@ -182,22 +210,63 @@ impl CommandSession {
 
     /// Runs a command to its end and puts on record how it ended.
     pub async fn run(&self, task: SessionCommand, listener: OutputListener<'_>) -> Result<ExecResult, SessionError> {
+        self.run_with_input(task, Box::new(tokio::io::empty()), listener).await
+    }
+
+    /// Runs a command like [`Self::run`], with input that arrives while the command runs.
+    pub async fn run_with_input(
+        &self,
+        task: SessionCommand,
+        input: Box<dyn AsyncRead + Send + Unpin>,
+        listener: OutputListener<'_>,
+    ) -> Result<ExecResult, SessionError> {
         let command = task.command.clone();
-        let running = sandbox::run(&*self.sandbox, self.inside.exec(task), listener);
+        let running = sandbox::run_with_input(&*self.sandbox, self.inside.exec(task), input, listener);
+        self.record_end(command, running).await
+    }
+
+    /// Runs a command like [`Self::run`], with the caller's own standard streams.
+    pub async fn attach(&self, task: SessionCommand, streams: StandardStreams) -> Result<ExecResult, SessionError> {
+        let command = task.command.clone();
+        let running = sandbox::attach(&*self.sandbox, self.inside.exec(task), streams);
+        self.record_end(command, running).await
+    }
+
+    async fn record_end(
+        &self,
+        command: Vec<String>,
+        running: impl Future<Output = Result<ExecResult, SandboxError>>,
+    ) -> Result<ExecResult, SessionError> {
         let result = tokio::select! {
             result = running => result?,
-            () = self.stopping.asked() => return Err(SessionError::Ended(self.plan.id.clone())),
+            () = self.stopped() => return Err(SessionError::Ended(self.plan.id.clone())),
         };
         let wall_micros = u64::try_from(result.wall.as_micros()).unwrap_or(u64::MAX);
         let exit_code = exit_code(&result);
-        let finished = TaskCommandFinished { command, exit_code, wall_micros };
-        self.recorder.daemon(EventBody::TaskCommandFinished(finished))?;
+        self.record(EventBody::TaskCommandFinished(TaskCommandFinished { command, exit_code, wall_micros }))?;
         Ok(result)
+    }
+
+    /// Records an event; in a session on demand only if that session has a journal or gets one later.
+    fn record(&self, body: EventBody) -> Result<(), SessionError> {
+        match &self.registration {
+            Registration::Host { .. } => drop(self.recorder.daemon(body)?),
+            Registration::OnDemand(journal) => journal.defer(body)?,
+        }
+        Ok(())
+    }
+
+    /// Returns when somebody else ends the session; never for a session on demand.
+    async fn stopped(&self) {
+        match &self.registration {
+            Registration::Host { stopping, .. } => stopping.asked().await,
+            Registration::OnDemand(_) => std::future::pending().await,
+        }
     }
 
     /// Whether somebody else ended it: what runs was cut, and nothing more can be run.
     pub fn was_stopped(&self) -> bool {
-        self.stopping.was_asked()
+        matches!(&self.registration, Registration::Host { stopping, .. } if stopping.was_asked())
     }
 
     /// Places a file inside.
@@ -215,26 +284,42 @@ impl CommandSession {
         let layers = self.sandbox.layers();
         self.sandbox.destroy().await?;
         self.doors.close().await;
-        if let Some(layers) = layers {
-            let into = self.host.shelf.changes(&self.plan.id);
-            let saved = move || SavedChanges::save_final(&layers, &into).map_err(SessionError::Changes);
-            let told = blocking(move || saved().map(|saved| summary(&saved))).await?;
-            if !(told.added.is_empty() && told.modified.is_empty() && told.deleted.is_empty()) {
-                self.recorder.daemon(EventBody::WorkspaceChanged(told))?;
-            }
-        }
         let (terminated_by, exit_code, stderr) = (TerminatedBy::Daemon, None, None);
         let ended = SessionEnded { reason, terminated_by, message, exit_code, stderr };
-        self.recorder.daemon(EventBody::SessionEnded(ended))?;
-        self.recorder.sync().await?;
-        let (event_count, outcome) = (Some(self.recorder.last()), Some(reason.into()));
-        let change = SessionPatch { event_count, outcome, ..SessionPatch::default() };
-        self.host.shelf.update(&self.plan.id, change).await?;
-        skills::forget(&self.host.shelf, &self.plan.id).await;
-        self.host.leave(&self.seat);
-        self.stopping.done();
-        Ok(())
+        match self.registration {
+            Registration::OnDemand(journal) => journal.end(ended).await,
+            Registration::Host { host, seat, stopping } => {
+                if let Some(layers) = layers {
+                    save_changes(&host, &self.plan, &self.recorder, layers).await?;
+                }
+                self.recorder.daemon(EventBody::SessionEnded(ended))?;
+                self.recorder.sync().await?;
+                let (event_count, outcome) = (Some(self.recorder.last()), Some(reason.into()));
+                let change = SessionPatch { event_count, outcome, ..SessionPatch::default() };
+                host.shelf.update(&self.plan.id, change).await?;
+                skills::forget(&host.shelf, &self.plan.id).await;
+                host.leave(&seat);
+                stopping.done();
+                Ok(())
+            }
+        }
     }
+}
+
+/// Saves the changes of the workspace and records their summary, if there are any.
+async fn save_changes(
+    host: &Host,
+    plan: &Plan,
+    recorder: &Recorder,
+    layers: OverlayLayers,
+) -> Result<(), SessionError> {
+    let into = host.shelf.changes(&plan.id);
+    let saved = move || SavedChanges::save_final(&layers, &into).map_err(SessionError::Changes);
+    let changed = blocking(move || saved().map(|saved| summary(&saved))).await?;
+    if !(changed.added.is_empty() && changed.modified.is_empty() && changed.deleted.is_empty()) {
+        recorder.daemon(EventBody::WorkspaceChanged(changed))?;
+    }
+    Ok(())
 }
 
 /// How a command ended, as a shell would say it.

@@ -63,7 +63,7 @@ impl WorkspaceAccess {
             Err(_) if !self.covers(path) => return Err(forbidden(WorkspaceForbidden::Outside)),
             Err(error) => return Err(failed(error)),
         };
-        refuse_own(&canonical, data).map_err(forbidden)?;
+        refuse_own(&canonical, data.root()).map_err(forbidden)?;
         if !self.covers(&canonical) {
             return Err(forbidden(WorkspaceForbidden::Outside));
         }
@@ -86,12 +86,12 @@ impl WorkspaceAccess {
 }
 
 /// What no session is made on, whoever asks for it; `path` is without links.
-pub(crate) fn refuse_own(path: &Path, data: &DataDir) -> Result<(), WorkspaceForbidden> {
+pub(crate) fn refuse_own(path: &Path, data_dir: &Path) -> Result<(), WorkspaceForbidden> {
     if path.parent().is_none() {
         return Err(WorkspaceForbidden::Root);
     }
     // Without a data directory there is nothing in it to be read.
-    let Ok(data) = data.root().canonicalize() else { return Ok(()) };
+    let Ok(data) = data_dir.canonicalize() else { return Ok(()) };
     if path.starts_with(&data) && !path.starts_with(data.join(DEMO)) { Err(WorkspaceForbidden::Data) } else { Ok(()) }
 }
 

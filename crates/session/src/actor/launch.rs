@@ -245,8 +245,8 @@ async fn sandbox(host: &Host, plan: &Plan) -> Result<(Box<dyn Sandbox>, Keys), S
     if plan.policy.digest() != plan.policy_digest {
         return Err(SessionError::PolicyChanged(plan.id.clone()));
     }
-    plan.refuse_own(host)?;
-    let keys = Keys::make(host, plan)?;
+    plan.refuse_own(host.shelf.directory().root())?;
+    let keys = Keys::make(&host.egress, plan)?;
     let enlisted = plan.enlisted(&host.roster)?;
     let mut launch = enlisted.agent.plan(&plan.context(&enlisted, keys.token.clone()))?;
     let equipment = Equipment::fetch(host, plan).await?;

@@ -57,6 +57,12 @@ impl Inside {
         Self { env, mounts: Vec::new(), files: Vec::new(), skill_root: None, program: None }
     }
 
+    /// The default variables alone, without an agent and without the gateway's address.
+    pub(super) fn bare() -> Self {
+        let env = sandbox::default_environment();
+        Self { env, mounts: Vec::new(), files: Vec::new(), skill_root: None, program: None }
+    }
+
     /// What to execute for `task`.
     pub(super) fn exec(&self, task: SessionCommand) -> ExecSpec {
         let mut command = task.command;
@@ -67,7 +73,15 @@ impl Inside {
         }
         let mut env = self.env.clone();
         env.extend(task.env);
-        ExecSpec { command, env, timeout: task.timeout, output_limit: Some(task.output_limit), ..ExecSpec::default() }
+        ExecSpec {
+            command,
+            env,
+            timeout: task.timeout,
+            idle_timeout: task.idle_timeout,
+            output_limit: Some(task.output_limit),
+            terminal: task.terminal,
+            ..ExecSpec::default()
+        }
     }
 }
 

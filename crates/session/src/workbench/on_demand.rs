@@ -1,0 +1,197 @@
+//! A command session whose journal is created by the first network event.
+//!
+//! Most commands of `viv exec` use no network. Those leave no file in the data directory, and do not wait for one.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use base::lock;
+use egress::Egress;
+use policy::EffectivePolicy;
+use protocol::{Event, EventBody, EventDraft, SessionEnded, SessionId, SessionRegistered};
+use sandbox::{Sandbox, SandboxBackend};
+use serde_json::Value;
+use store::{DataDir, FileJournal, Journal, JournalError, SessionPatch, StoredRange, SystemClock};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+use super::inside::Inside;
+use super::{CommandSession, Registration};
+use crate::doors::{Doors, Keys};
+use crate::plan::Plan;
+use crate::recorder::Recorder;
+use crate::shelf::Shelf;
+use crate::{HostVariables, SessionError};
+
+/// Settings of a command session that is recorded on demand.
+pub struct OnDemandSettings {
+    /// The session.
+    pub id: SessionId,
+    /// Title in the list of sessions.
+    pub title: String,
+    /// Directory of the host at `/workspace`; an empty one without it.
+    pub workspace: Option<PathBuf>,
+    /// Directory of the host at `/deps`, read-only.
+    pub dependencies: Option<PathBuf>,
+    /// Rules for the sandbox.
+    pub policy: Arc<EffectivePolicy>,
+    /// Makes the sandbox.
+    pub backend: Arc<dyn SandboxBackend>,
+    /// Proxy for the network.
+    pub egress: Egress,
+    /// Variables of the host that `env.pass` of the policy can name.
+    pub variables: HostVariables,
+    /// Directory for the journal.
+    pub data_dir: PathBuf,
+}
+
+/// Makes the sandbox and serves its egress port.
+pub(super) async fn open(settings: OnDemandSettings) -> Result<CommandSession, SessionError> {
+    let OnDemandSettings { id, title, workspace, dependencies, policy, backend, egress, variables, data_dir } =
+        settings;
+    let plan = Arc::new(Plan::for_commands(id, Some(title), workspace, dependencies, policy));
+    plan.refuse_own(&data_dir)?;
+    let keys = Keys::make(&egress, &plan)?;
+    let sandbox = backend.create(plan.sandbox(Vec::new(), keys.files().into_iter().collect())).await?;
+    let journal = Arc::new(OnDemandJournal::new(data_dir, plan.clone(), backend.name(), &*sandbox));
+    let recorder = Recorder::new(journal.clone());
+    let doors = match Doors::open_egress(&egress, &plan, &recorder, &*sandbox, &keys) {
+        Ok(doors) => doors,
+        Err(error) => {
+            sandbox.destroy().await?;
+            return Err(error);
+        }
+    };
+    let mut inside = Inside::bare();
+    doors.tell(&mut inside.env);
+    variables.pass(&plan.policy, &mut inside.env);
+    let (registration, tasks) = (Registration::OnDemand(journal), TaskTracker::new());
+    Ok(CommandSession { plan, recorder, sandbox, doors, inside, registration, tasks, beside: Mutex::default() })
+}
+
+/// A journal that is created when the first event is stored.
+pub(super) struct OnDemandJournal {
+    data_dir: PathBuf,
+    plan: Arc<Plan>,
+    sandbox_id: String,
+    backend: String,
+    /// The policy as the sandbox enforces it, key by key.
+    enforced: Value,
+    last: watch::Sender<u64>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    created: Option<Created>,
+    /// Events that are stored only if the journal is created.
+    deferred: Vec<EventDraft>,
+}
+
+/// The journal, once there is one.
+#[derive(Clone)]
+struct Created {
+    store: Arc<Shelf>,
+    journal: Arc<FileJournal>,
+}
+
+impl OnDemandJournal {
+    fn new(data_dir: PathBuf, plan: Arc<Plan>, backend: &str, sandbox: &dyn Sandbox) -> Self {
+        Self {
+            data_dir,
+            plan,
+            sandbox_id: sandbox.id().to_owned(),
+            backend: backend.to_owned(),
+            enforced: sandbox.effective(),
+            last: watch::Sender::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Stores an event if the journal exists; otherwise when it is created, which may be never.
+    pub(super) fn defer(&self, body: EventBody) -> Result<(), JournalError> {
+        let mut state = self.state();
+        let draft = EventDraft::daemon(body);
+        match &state.created {
+            Some(created) => self.write(created, &[draft]).map(drop),
+            None => {
+                state.deferred.push(draft);
+                Ok(())
+            }
+        }
+    }
+
+    /// Closes the journal and updates the list of sessions; does nothing if no event was stored.
+    pub(super) async fn end(&self, ended: SessionEnded) -> Result<(), SessionError> {
+        let Some(Created { store, journal }) = self.state().created.clone() else { return Ok(()) };
+        let outcome = Some(ended.reason.into());
+        let event_count = Some(journal.append(EventDraft::daemon(EventBody::SessionEnded(ended)))?.sequence);
+        journal.sync()?;
+        store.update(&self.plan.id, SessionPatch { event_count, outcome, ..SessionPatch::default() }).await
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn create(&self) -> Result<Created, SessionError> {
+        let store = Arc::new(Shelf::open(DataDir::open(&self.data_dir)?, Arc::new(SystemClock))?);
+        let (journal, _) = store.enter(&self.plan.entry(store.owner.id().clone()))?;
+        let effective = self.plan.effective_at(store.now_unix_secs(), &self.backend, self.enforced.clone());
+        let registered = SessionRegistered {
+            session_id: self.plan.id.clone(),
+            sandbox_id: self.sandbox_id.clone(),
+            task_name: None,
+        };
+        let opening = [
+            EventBody::PolicyEffective(effective),
+            EventBody::SessionRegistered(registered),
+            EventBody::SessionStarted(self.plan.started()),
+        ];
+        journal.store(&opening.map(EventDraft::daemon))?;
+        Ok(Created { store, journal })
+    }
+
+    fn write(&self, created: &Created, drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
+        let stored = created.journal.store(drafts)?;
+        self.last.send_replace(*created.journal.last().borrow());
+        Ok(stored)
+    }
+}
+
+impl Journal for OnDemandJournal {
+    fn store(&self, drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
+        let mut state = self.state();
+        let created = match &state.created {
+            Some(created) => created.clone(),
+            None => {
+                let created = self.create().map_err(|error| JournalError::Io {
+                    doing: "begin",
+                    path: self.data_dir.clone(),
+                    source: io::Error::other(error),
+                })?;
+                let deferred = std::mem::take(&mut state.deferred);
+                if !deferred.is_empty() {
+                    self.write(&created, &deferred)?;
+                }
+                state.created.insert(created).clone()
+            }
+        };
+        self.write(&created, drafts)
+    }
+
+    fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {
+        let created = self.state().created.clone();
+        created.map_or_else(|| Ok(Vec::new()), |created| created.journal.after(sequence, limit))
+    }
+
+    fn last(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+
+    fn sync(&self) -> Result<(), JournalError> {
+        let created = self.state().created.clone();
+        created.map_or(Ok(()), |created| created.journal.sync())
+    }
+}
