@@ -3,14 +3,14 @@
 //! Agents come from npm, in pinned versions, into the data directory; sandboxes mount them read-only. Data goes
 //! to standard output, words for people to standard error.
 
+mod agent_spec;
 mod install;
+mod install_folder;
 mod list;
 mod manifest;
 mod npm;
 mod progress;
-mod shelf;
 mod show;
-mod wanted;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use clap::{Args, Subcommand};
 use crate::config::Config;
 use crate::failure::Failure;
 
-pub(crate) use wanted::Wanted;
+pub(crate) use agent_spec::AgentSpec;
 
 /// What `viv agents` can do.
 #[derive(Debug, Subcommand)]
@@ -65,22 +65,22 @@ pub(crate) fn carry_out(command: AgentsCommand, config: &Config, json: bool) -> 
         AgentsCommand::Install(arguments) => {
             let cache = arguments.cache.or_else(|| config.file.agents.npm_cache.clone());
             for name in &arguments.agents {
-                let wanted = Wanted::parse(name)?;
+                let wanted = AgentSpec::parse(name)?;
                 let installed = install::ensure(&root, &wanted, cache.as_deref())?;
                 install::tell(&installed);
             }
             Ok(ExitCode::SUCCESS)
         }
-        AgentsCommand::Show { agent } => show::print(&root, &Wanted::parse(&agent)?, json),
-        AgentsCommand::Path { agent } => show::print_path(&root, &Wanted::parse(&agent)?, json),
-        AgentsCommand::Rm { agent } => show::remove(&root, &Wanted::parse(&agent)?),
+        AgentsCommand::Show { agent } => show::print(&root, &AgentSpec::parse(&agent)?, json),
+        AgentsCommand::Path { agent } => show::print_path(&root, &AgentSpec::parse(&agent)?, json),
+        AgentsCommand::Rm { agent } => show::remove(&root, &AgentSpec::parse(&agent)?),
     }
 }
 
 /// Installs an agent that is about to be started, if it is not here yet.
-pub(crate) fn install_on_first_use(config: &Config, wanted: &Wanted) -> Result<(), Failure> {
+pub(crate) fn install_on_first_use(config: &Config, wanted: &AgentSpec) -> Result<(), Failure> {
     let root = crate::host::data_dir(config)?.root().to_owned();
-    if !shelf::is_ready(&root, wanted) {
+    if !install_folder::is_ready(&root, wanted) {
         let installed = install::ensure(&root, wanted, config.file.agents.npm_cache.as_deref())?;
         install::tell(&installed);
     }
@@ -88,9 +88,9 @@ pub(crate) fn install_on_first_use(config: &Config, wanted: &Wanted) -> Result<(
 }
 
 /// Installs an agent for a client of the API; with `again`, also when it is there.
-pub(crate) fn install(config: &Config, wanted: &Wanted, again: bool) -> Result<(), Failure> {
+pub(crate) fn install(config: &Config, wanted: &AgentSpec, again: bool) -> Result<(), Failure> {
     let root = crate::host::data_dir(config)?.root().to_owned();
-    if again && shelf::is_ready(&root, wanted) {
+    if again && install_folder::is_ready(&root, wanted) {
         show::remove(&root, wanted)?;
     }
     install::ensure(&root, wanted, config.file.agents.npm_cache.as_deref()).map(drop)

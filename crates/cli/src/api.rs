@@ -8,7 +8,7 @@ use hyper::Method;
 use protocol::ProblemCode;
 use serde_json::Value;
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
@@ -34,7 +34,7 @@ pub(crate) async fn carry_out(arguments: ApiArguments, config: Config) -> Result
         return Err(wrong(what));
     }
     let body = arguments.data.as_deref().map(read_body).transpose()?;
-    let client = Client::required(&host::data_dir(&config)?).await?;
+    let client = ApiClient::required(&host::data_dir(&config)?).await?;
     client.show(method, &arguments.path, body, &mut std::io::stdout()).await?;
     Ok(ExitCode::SUCCESS)
 }
@@ -43,7 +43,7 @@ fn read_body(text: &str) -> Result<Value, Failure> {
     let mut read = String::new();
     let text = if text == "-" {
         let stdin = std::io::stdin().read_to_string(&mut read);
-        stdin.map_err(|error| Failure::of(ProblemCode::InvalidRequest, &error))?;
+        stdin.map_err(|error| Failure::from_error(ProblemCode::InvalidRequest, &error))?;
         &read
     } else {
         text

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use crate::agents::AgentsCommand;
 use crate::api::ApiArguments;
-use crate::backend::PlaceArguments;
+use crate::backend::SandboxArguments;
 use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
+use crate::host_names;
 use crate::keys::KeysCommand;
-use crate::origins;
 use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
 use crate::replay::ReplayArguments;
@@ -100,7 +100,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     #[command(flatten)]
-    pub(crate) place: PlaceArguments,
+    pub(crate) sandbox: SandboxArguments,
     /// Which agent: NAME or NAME@VERSION; installed on first use
     pub(crate) agent: String,
     /// What to tell it; `-` reads stdin
@@ -174,7 +174,7 @@ pub(crate) struct DoctorArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ExecArguments {
     #[command(flatten)]
-    pub(crate) place: PlaceArguments,
+    pub(crate) sandbox: SandboxArguments,
     /// The directory at /workspace: DIR[:overlay|bind|ro]; an empty one when not given
     #[arg(long, value_name = "DIR[:MODE]")]
     pub(crate) workspace: Option<String>,
@@ -207,7 +207,7 @@ pub(crate) struct ExecArguments {
 #[derive(Debug, Args)]
 pub(crate) struct TaskArguments {
     #[command(flatten)]
-    pub(crate) place: PlaceArguments,
+    pub(crate) sandbox: SandboxArguments,
     /// The task's file
     pub(crate) file: PathBuf,
     /// A file with BASE_URL, API_KEY and MODEL_NAME of the model's server, in place of the task's own
@@ -221,7 +221,7 @@ pub(crate) struct TaskArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
     #[command(flatten)]
-    pub(crate) place: PlaceArguments,
+    pub(crate) sandbox: SandboxArguments,
     /// Address of the API
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2468")]
     pub(crate) listen: std::net::SocketAddr,
@@ -232,10 +232,10 @@ pub(crate) struct ServeArguments {
     #[arg(long)]
     pub(crate) no_auth: bool,
     /// A name this server answers to, beside those of the loopback; may be given more than once
-    #[arg(long, value_name = "NAME", value_parser = origins::host)]
+    #[arg(long, value_name = "NAME", value_parser = host_names::host)]
     pub(crate) allow_host: Vec<String>,
     /// An origin whose pages may call it, e.g. https://ui.example.com; may be given more than once
-    #[arg(long, value_name = "ORIGIN", value_parser = origins::origin)]
+    #[arg(long, value_name = "ORIGIN", value_parser = host_names::origin)]
     pub(crate) allow_origin: Vec<String>,
     /// Which types of events clients are served that do not say: all, or those of the contract alone
     #[arg(long, value_name = "WHICH", default_value = "all", value_parser = ["all", "contract"])]

@@ -27,7 +27,7 @@ pub(crate) enum BackendName {
 
 /// Where commands run, as it is typed.
 #[derive(Debug, Clone, Copy, Default, Args)]
-pub(crate) struct PlaceArguments {
+pub(crate) struct SandboxArguments {
     /// The sandbox to use [default: `sandbox.backend` of viv.toml, else the first that works: jail, podman, docker]
     #[arg(long, value_name = "NAME")]
     pub(crate) backend: Option<BackendName>,

@@ -19,11 +19,11 @@ use crate::failure::Failure;
 
 /// Calls the server of a data directory, or another process that runs sessions of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Client {
+pub(crate) struct ApiClient {
     socket: PathBuf,
 }
 
-impl Client {
+impl ApiClient {
     /// The server of `directory`, if one answers.
     pub(crate) async fn connect(directory: &DataDir) -> Option<Self> {
         Self::at(directory.socket()).await
@@ -40,7 +40,7 @@ impl Client {
     }
 
     pub(crate) async fn create(&self, id: &SessionId, request: &CreateSession) -> Result<SessionInfo, Failure> {
-        let body = serde_json::to_value(request).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+        let body = serde_json::to_value(request).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
         self.call(Method::POST, &format!("/v1/sessions/{id}"), Some(body)).await?;
         let info = self.call(Method::GET, &format!("/v1/sessions/{id}"), None).await?;
         serde_json::from_slice(&info).map_err(|error| not_understood(&error))
@@ -102,7 +102,7 @@ impl Client {
     }
 
     /// Everybody who runs sessions of `directory`.
-    pub(crate) async fn everybody(directory: &DataDir) -> Vec<Self> {
+    pub(crate) async fn all_owners(directory: &DataDir) -> Vec<Self> {
         let owners = std::fs::read_dir(directory.owners()).into_iter().flatten().flatten();
         let sockets =
             owners.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|kind| kind == "sock"));
@@ -139,7 +139,7 @@ impl Client {
         }
         let answer = response.into_body().collect().await.map_err(|error| unreachable(&error))?.to_bytes();
         let document: Value = serde_json::from_slice(&answer).map_err(|error| not_understood(&error))?;
-        writeln!(to, "{document:#}").map_err(|error| Failure::output(&error))
+        writeln!(to, "{document:#}").map_err(|error| Failure::output_failed(&error))
     }
 
     /// Posts bytes as they are; the answer as JSON.
@@ -184,7 +184,8 @@ impl Client {
         if let Some(kind) = kind {
             request = request.header("content-type", kind);
         }
-        let request = request.body(Full::new(body)).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+        let request =
+            request.body(Full::new(body)).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
         let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
         if response.status().is_success() {
             return Ok(response);
@@ -198,7 +199,7 @@ async fn pour(mut body: Incoming, to: &mut dyn Write) -> Result<(), Failure> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| unreachable(&error))?;
         let written = to.write_all(frame.data_ref().map_or(&[][..], |data| data)).and_then(|()| to.flush());
-        written.map_err(|error| Failure::output(&error))?;
+        written.map_err(|error| Failure::output_failed(&error))?;
     }
     Ok(())
 }

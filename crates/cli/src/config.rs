@@ -16,11 +16,11 @@ use secret::Secret;
 use crate::backend::BackendName;
 use crate::failure::Failure;
 
-pub(crate) use credentials::{Credential, Form, Provider};
+pub(crate) use credentials::{CredentialForm, CredentialProvider, FoundCredential};
 pub(crate) use env_file::EnvUpstream;
 pub(crate) use file::{
-    BudgetsSection, ConfigFile, ContentWord, CredentialSection, DurabilityWord, Kind, PriceSection, SandboxSection,
-    UpstreamSection,
+    BudgetsSection, ConfigFile, ContentWord, CredentialSection, DurabilityWord, PriceSection, SandboxSection,
+    UpstreamKind, UpstreamSection,
 };
 
 /// What the environment and the configuration file say.
@@ -134,19 +134,21 @@ pub(crate) fn log_filter() -> Option<String> {
 }
 
 /// Every credential this host has.
-pub(crate) fn credentials() -> Vec<Credential> {
+pub(crate) fn credentials() -> Vec<FoundCredential> {
     credentials::find(|name| std::env::var(name).ok(), variable("HOME").map(PathBuf::from).as_deref())
 }
 
 /// The key this host has for an upstream of this kind.
-fn found_key(kind: Kind) -> Option<Secret> {
+fn found_key(kind: UpstreamKind) -> Option<Secret> {
     let provider = match kind {
-        Kind::Anthropic => Provider::Anthropic,
-        Kind::Openai => Provider::Openai,
-        Kind::Gemini => Provider::Gemini,
-        Kind::OpenaiCompatible | Kind::Litellm | Kind::Scripted | Kind::Replay => return None,
+        UpstreamKind::Anthropic => CredentialProvider::Anthropic,
+        UpstreamKind::Openai => CredentialProvider::Openai,
+        UpstreamKind::Gemini => CredentialProvider::Gemini,
+        UpstreamKind::OpenaiCompatible | UpstreamKind::Litellm | UpstreamKind::Scripted | UpstreamKind::Replay => {
+            return None;
+        }
     };
-    let mut keys = credentials().into_iter().filter(|found| found.form == Form::Key);
+    let mut keys = credentials().into_iter().filter(|found| found.form == CredentialForm::Key);
     keys.find(|found| found.provider == provider).map(|found| found.secret)
 }
 

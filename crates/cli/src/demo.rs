@@ -10,10 +10,10 @@ use protocol::{CreateSession, ProblemCode, TurnOutcome};
 use crate::args::Permissions;
 use crate::config::{Config, ConfigFile};
 use crate::failure::Failure;
-use crate::front::Front;
-use crate::policy::{Setting, choose};
-use crate::run::{Conversation, Ending, Output};
-use crate::signals::Signals;
+use crate::policy::{PolicyContext, choose};
+use crate::run::{Conversation, RunEnding, RunOutput};
+use crate::session_access::SessionAccess;
+use crate::signals::StopSignals;
 use crate::{host, sessions};
 
 /// What the scripted model knows how to answer.
@@ -25,7 +25,7 @@ const README: &str =
 pub(crate) async fn carry_out(mut config: Config, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
     // The tour is the same for everybody, whichever model their own sessions use.
     config.file = ConfigFile::default();
-    let mut signals = Signals::listen()?;
+    let mut signals = StopSignals::listen()?;
     let directory = host::data_dir(&config)?;
     let workspace = directory.root().join("demo");
     prepare(&workspace)?;
@@ -37,9 +37,9 @@ pub(crate) async fn carry_out(mut config: Config, spawner: Spawner, json: bool) 
         title: Some("demo".to_owned()),
         ..CreateSession::default()
     };
-    let policy = Arc::new(choose(&Setting::of(&config, json), Some("balanced"), &[])?);
-    let front = Front::open(&config, policy, spawner).await?;
-    let output = if json { Output::Json } else { Output::Tour };
+    let policy = Arc::new(choose(&PolicyContext::of(&config, json), Some("balanced"), &[])?);
+    let front = SessionAccess::open(&config, policy, spawner).await?;
+    let output = if json { RunOutput::Json } else { RunOutput::Tour };
     let mut conversation = Conversation::begin(&front, request, permissions, output).await?;
     let name = conversation.name().to_owned();
     if !json {
@@ -52,7 +52,7 @@ pub(crate) async fn carry_out(mut config: Config, spawner: Spawner, json: bool) 
     front.close().await;
     let outcome = outcome?;
     ended?;
-    if let (Ending::Turn(outcome), false) = (outcome, json) {
+    if let (RunEnding::Turn(outcome), false) = (outcome, json) {
         finish(&conversation, &config, &name, outcome)?;
     }
     Ok(outcome.exit_code())
@@ -83,5 +83,5 @@ fn finish(conversation: &Conversation<'_>, config: &Config, name: &str, outcome:
 }
 
 fn say(text: &str) -> Result<(), Failure> {
-    writeln!(anstream::stdout().lock(), "{text}").map_err(|error| Failure::output(&error))
+    writeln!(anstream::stdout().lock(), "{text}").map_err(|error| Failure::output_failed(&error))
 }

@@ -19,7 +19,7 @@ use crate::backend;
 use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 use crate::host;
-use crate::policy::{Setting, choose};
+use crate::policy::{PolicyContext, choose};
 
 /// Where findings are kept in the data directory.
 const KEPT: &str = "doctor.json";
@@ -27,7 +27,7 @@ const KEPT: &str = "doctor.json";
 /// How one check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+enum CheckStatus {
     Ok,
     /// Works, with less than could be.
     Weaker,
@@ -36,60 +36,60 @@ enum Status {
 
 /// One thing that was tried.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Check {
+struct DoctorCheck {
     id: String,
-    status: Status,
+    status: CheckStatus,
     summary: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     help: Option<String>,
 }
 
-impl Check {
+impl DoctorCheck {
     fn ok(id: &str, summary: impl Into<String>) -> Self {
-        Self { id: id.to_owned(), status: Status::Ok, summary: summary.into(), help: None }
+        Self { id: id.to_owned(), status: CheckStatus::Ok, summary: summary.into(), help: None }
     }
 
     fn failed(id: &str, summary: impl Into<String>, help: Option<&str>) -> Self {
-        Self { id: id.to_owned(), status: Status::Failed, summary: summary.into(), help: help.map(str::to_owned) }
+        Self { id: id.to_owned(), status: CheckStatus::Failed, summary: summary.into(), help: help.map(str::to_owned) }
     }
 
     /// Without it something else does.
     fn weaken(&mut self) {
-        if self.status == Status::Failed {
-            self.status = Status::Weaker;
+        if self.status == CheckStatus::Failed {
+            self.status = CheckStatus::Weaker;
         }
     }
 }
 
 /// What was found on this machine. It holds until the next boot, for the same user and the same viv.
 #[derive(Debug, Serialize, Deserialize)]
-struct Findings {
+struct DoctorReport {
     boot_id: String,
     uid: u32,
     version: String,
     /// What viv.toml says of sandboxes, and which engines there were: with others, other things are found.
     configured: SandboxSection,
     sockets: Vec<PathBuf>,
-    checks: Vec<Check>,
+    checks: Vec<DoctorCheck>,
     /// How each key of a policy is kept here; empty when no sandbox could be made.
     enforced: Map<String, Value>,
 }
 
-impl Findings {
+impl DoctorReport {
     /// Tries everything.
     fn try_all(config: &Config, spawner: Spawner, json: bool) -> Result<Self, Failure> {
-        let policy = Arc::new(choose(&Setting::of(config, json), Some("balanced"), &[])?);
+        let policy = Arc::new(choose(&PolicyContext::of(config, json), Some("balanced"), &[])?);
         // Before there is a second thread.
-        let mut features: Vec<Check> = probe_kernel().into_iter().map(feature).collect();
+        let mut features: Vec<DoctorCheck> = probe_kernel().into_iter().map(feature).collect();
         let limits = probe_limits().into_iter().map(limit);
-        let rest: Vec<Check> = limits.chain([data_directory(config)]).collect();
+        let rest: Vec<DoctorCheck> = limits.chain([data_directory(config)]).collect();
         let spawner = Arc::new(spawner);
-        let (engines, Proof { check, backend, enforced }) = host::on_runtime(async {
+        let (engines, SandboxTrial { check, backend, enforced }) = host::on_runtime(async {
             Ok((engines::look(config, &spawner).await, sandbox(config, policy, &spawner).await))
         })?;
         if backend.is_some_and(|name| name != JAIL) {
             // What is made without the jail needs none of what that is made of.
-            features.iter_mut().for_each(Check::weaken);
+            features.iter_mut().for_each(DoctorCheck::weaken);
         }
         let checks = [vec![kernel()], features, rest, engines, vec![check]].concat();
         let (boot_id, uid) = (boot_id(), rustix::process::geteuid().as_raw());
@@ -119,7 +119,7 @@ impl Findings {
     }
 
     fn failed(&self) -> bool {
-        self.checks.iter().any(|check| check.status == Status::Failed)
+        self.checks.iter().any(|check| check.status == CheckStatus::Failed)
     }
 }
 
@@ -130,16 +130,16 @@ pub(crate) fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let earlier = if arguments.fresh { None } else { Findings::earlier(config) };
+    let earlier = if arguments.fresh { None } else { DoctorReport::earlier(config) };
     let again = earlier.is_some();
     let findings = match earlier {
         Some(findings) => findings,
-        None => Findings::try_all(config, spawner, json)?,
+        None => DoctorReport::try_all(config, spawner, json)?,
     };
     findings.keep(config);
     if json {
-        let text =
-            serde_json::to_string_pretty(&findings).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+        let text = serde_json::to_string_pretty(&findings)
+            .map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
         println!("{text}");
     } else {
         anstream::print!("{}{}", render(&findings.checks), render_keys(&findings.enforced));
@@ -167,13 +167,13 @@ fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-fn render(checks: &[Check]) -> String {
+fn render(checks: &[DoctorCheck]) -> String {
     let mut text = String::new();
     for check in checks {
         let mark = match check.status {
-            Status::Ok => "\x1b[32m✓\x1b[0m",
-            Status::Weaker => "\x1b[33m–\x1b[0m",
-            Status::Failed => "\x1b[31m✗\x1b[0m",
+            CheckStatus::Ok => "\x1b[32m✓\x1b[0m",
+            CheckStatus::Weaker => "\x1b[33m–\x1b[0m",
+            CheckStatus::Failed => "\x1b[31m✗\x1b[0m",
         };
         let _ = writeln!(text, "{mark} {:<18} {}", check.id, check.summary);
         if let Some(help) = &check.help {
@@ -183,24 +183,26 @@ fn render(checks: &[Check]) -> String {
     text
 }
 
-fn kernel() -> Check {
+fn kernel() -> DoctorCheck {
     let system = rustix::system::uname();
     let (release, machine) = (system.release().to_string_lossy(), system.machine().to_string_lossy());
-    Check::ok("kernel", format!("{release} on {machine}"))
+    DoctorCheck::ok("kernel", format!("{release} on {machine}"))
 }
 
-fn data_directory(config: &Config) -> Check {
+fn data_directory(config: &Config) -> DoctorCheck {
     let path = config.data_dir.display();
     match host::data_dir(config) {
-        Ok(_) => Check::ok("data directory", path.to_string()),
-        Err(_) => {
-            Check::failed("data directory", format!("{path} cannot be used"), Some("viv --data-dir ./viv-data doctor"))
-        }
+        Ok(_) => DoctorCheck::ok("data directory", path.to_string()),
+        Err(_) => DoctorCheck::failed(
+            "data directory",
+            format!("{path} cannot be used"),
+            Some("viv --data-dir ./viv-data doctor"),
+        ),
     }
 }
 
 /// A feature that every sandbox needs.
-fn feature(probe: FeatureProbe) -> Check {
+fn feature(probe: FeatureProbe) -> DoctorCheck {
     let help = match probe.name {
         "landlock" => "boot with lsm=landlock,… on the kernel command line",
         "overlayfs" => "modprobe overlay",
@@ -210,19 +212,19 @@ fn feature(probe: FeatureProbe) -> Check {
         _ => "use a kernel of 5.19 or newer",
     };
     match probe.outcome {
-        Ok(found) => Check::ok(probe.name, found),
-        Err(error) => Check::failed(probe.name, error.to_string(), Some(help)),
+        Ok(found) => DoctorCheck::ok(probe.name, found),
+        Err(error) => DoctorCheck::failed(probe.name, error.to_string(), Some(help)),
     }
 }
 
 /// A limit that can be kept by less than a cgroup where the policy says so.
-fn limit(probe: FeatureProbe) -> Check {
+fn limit(probe: FeatureProbe) -> DoctorCheck {
     let weaker = if probe.name == "cpu limit" { "none" } else { "rlimit" };
     match probe.outcome {
-        Ok(found) => Check::ok(probe.name, found),
-        Err(error) => Check {
+        Ok(found) => DoctorCheck::ok(probe.name, found),
+        Err(error) => DoctorCheck {
             id: probe.name.to_owned(),
-            status: Status::Weaker,
+            status: CheckStatus::Weaker,
             summary: format!("{error}; by {weaker} where the policy says `degrade`"),
             help: Some("sudo viv doctor".to_owned()),
         },
@@ -233,8 +235,8 @@ fn limit(probe: FeatureProbe) -> Check {
 const JAIL: &str = "jail";
 
 /// That a sandbox can be made, or why not.
-struct Proof {
-    check: Check,
+struct SandboxTrial {
+    check: DoctorCheck,
     /// Who made it.
     backend: Option<&'static str>,
     /// How each key of a policy is kept in it.
@@ -242,7 +244,7 @@ struct Proof {
 }
 
 /// Makes a sandbox as any other command would, and runs a command in it: the only proof that counts.
-async fn sandbox(config: &Config, policy: Arc<EffectivePolicy>, spawner: &Arc<Spawner>) -> Proof {
+async fn sandbox(config: &Config, policy: Arc<EffectivePolicy>, spawner: &Arc<Spawner>) -> SandboxTrial {
     const ID: &str = "sandbox";
     let id = "doctor".to_owned();
     let spec = SandboxSpec { id, workspace: None, mounts: Vec::new(), files: Vec::new(), policy };
@@ -256,17 +258,17 @@ async fn sandbox(config: &Config, policy: Arc<EffectivePolicy>, spawner: &Arc<Sp
         sandbox.destroy().await?;
         Ok::<_, Failure>((result?, effective, backend.name()))
     };
-    let failed = |check| Proof { check, backend: None, enforced: Map::new() };
+    let failed = |check| SandboxTrial { check, backend: None, enforced: Map::new() };
     match attempt.await {
         Ok((result, Value::Object(enforced), name)) if is_ordinary(&result.stdout) => {
             let made = format!("made by {name}, {}, and a command ran in it as an ordinary user", reason(config));
-            Proof { check: Check::ok(ID, made), backend: Some(name), enforced }
+            SandboxTrial { check: DoctorCheck::ok(ID, made), backend: Some(name), enforced }
         }
         Ok((result, ..)) => {
             let said = format!("a command in it said `{}`", String::from_utf8_lossy(&result.stdout).trim());
-            failed(Check::failed(ID, said, None))
+            failed(DoctorCheck::failed(ID, said, None))
         }
-        Err(failure) => failed(Check::failed(ID, failure.to_string(), failure.problem().hint.as_deref())),
+        Err(failure) => failed(DoctorCheck::failed(ID, failure.to_string(), failure.problem().hint.as_deref())),
     }
 }
 

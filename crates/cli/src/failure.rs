@@ -30,7 +30,7 @@ impl Failure {
     }
 
     /// Output that could not be written. A reader that has gone away, as in `viv … | head`, needs no words.
-    pub(crate) fn output(error: &std::io::Error) -> Self {
+    pub(crate) fn output_failed(error: &std::io::Error) -> Self {
         let failure = Self::new(ProblemCode::StreamError, "cannot write the output").because(error);
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self { quiet: true, ..failure.exit(NOBODY_READS) };
@@ -39,7 +39,7 @@ impl Failure {
     }
 
     /// An error with its own chain of causes.
-    pub(crate) fn of(code: ProblemCode, error: &dyn Error) -> Self {
+    pub(crate) fn from_error(code: ProblemCode, error: &dyn Error) -> Self {
         let mut failure = Self::new(code, error.to_string());
         if let Some(source) = error.source() {
             failure = failure.because(source);
@@ -104,7 +104,7 @@ impl Failure {
     }
 
     /// Writes it to stderr and gives the exit code.
-    pub(crate) fn tell(&self, json: bool) -> ExitCode {
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
         if self.quiet {
             // Whoever would read this has closed the pipe on purpose.
         } else if json {
@@ -153,31 +153,35 @@ impl std::fmt::Display for Failure {
 
 impl From<store::DataDirError> for Failure {
     fn from(error: store::DataDirError) -> Self {
-        Self::of(error.code(), &error)
+        Self::from_error(error.code(), &error)
     }
 }
 
 impl From<store::SessionIndexError> for Failure {
     fn from(error: store::SessionIndexError) -> Self {
-        Self::of(error.code(), &error).help("viv sessions ls")
+        Self::from_error(error.code(), &error).help("viv sessions ls")
     }
 }
 
 impl From<store::JournalError> for Failure {
     fn from(error: store::JournalError) -> Self {
-        Self::of(error.code(), &error)
+        Self::from_error(error.code(), &error)
     }
 }
 
 impl From<store::LedgerError> for Failure {
     fn from(error: store::LedgerError) -> Self {
-        Self::of(error.code(), &error)
+        Self::from_error(error.code(), &error)
     }
 }
 
 impl From<session::SessionError> for Failure {
     fn from(error: session::SessionError) -> Self {
-        let failure = Self::of(error.code(), &error);
+        // The sandbox's own error says more than "the sandbox failed".
+        if let session::SessionError::Sandbox(error) = error {
+            return error.into();
+        }
+        let failure = Self::from_error(error.code(), &error);
         match error.hint() {
             Some(hint) => failure.help(hint),
             None => failure,
@@ -187,7 +191,7 @@ impl From<session::SessionError> for Failure {
 
 impl From<sandbox::SandboxError> for Failure {
     fn from(error: sandbox::SandboxError) -> Self {
-        let failure = Self::of(error.code(), &error);
+        let failure = Self::from_error(error.code(), &error);
         match error {
             sandbox::SandboxError::Unavailable { fix, .. } => failure.help(fix),
             _ => failure,
@@ -197,16 +201,16 @@ impl From<sandbox::SandboxError> for Failure {
 
 impl From<jail::JailError> for Failure {
     fn from(error: jail::JailError) -> Self {
-        Self::of(ProblemCode::SandboxCreateError, &error)
+        Self::from_error(ProblemCode::SandboxCreateError, &error)
     }
 }
 
-impl From<crate::policy::Failure> for Failure {
-    fn from(error: crate::policy::Failure) -> Self {
-        if let crate::policy::Failure::Output(error) = &error {
-            return Self::output(error);
+impl From<crate::policy::PolicyCommandError> for Failure {
+    fn from(error: crate::policy::PolicyCommandError) -> Self {
+        if let crate::policy::PolicyCommandError::Output(error) = &error {
+            return Self::output_failed(error);
         }
-        let failure = Self::of(error.code(), &error).help(error.help());
+        let failure = Self::from_error(error.code(), &error).help(error.help());
         match error.findings() {
             Some(findings) => failure.detail(findings),
             None => failure,

@@ -1,7 +1,7 @@
 //! `viv gateway serve`: the gateway alone, for clients that have no sandbox. A key says who they are.
 
-mod door;
-mod place;
+mod key_auth;
+mod slot;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -14,16 +14,16 @@ use protocol::ProblemCode;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::{host, log, upstream};
-use door::Door;
+use key_auth::KeyAuth;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GatewayCommand {
     /// Serve model APIs to whoever has a key of `viv keys`
-    Serve(ServeArguments),
+    Serve(GatewayServeArguments),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ServeArguments {
+pub(crate) struct GatewayServeArguments {
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:18080")]
     listen: SocketAddr,
@@ -36,11 +36,11 @@ pub(crate) struct ServeArguments {
 pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: bool) -> Result<ExitCode, Failure> {
     let GatewayCommand::Serve(arguments) = command;
     log::start_server();
-    host::take_descriptors();
+    host::raise_descriptor_limit();
     let config = config.with_env_file(None)?;
     let upstream = match &arguments.upstream {
-        Some(name) => upstream::named(&config, name)?,
-        None => upstream::chosen(&config)?,
+        Some(name) => upstream::find_upstream(&config, name)?,
+        None => upstream::default_upstream(&config)?,
     };
     let directory = host::data_dir(&config)?;
     let gateway = host::gateway(&config)?;
@@ -53,10 +53,10 @@ pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: boo
     };
     let listener = TcpListener::bind(arguments.listen).map_err(not_bound)?;
     let address = listener.local_addr().map_err(not_bound)?;
-    let door = Arc::new(Door::open(directory, upstream, host::limits(&config)?)?);
+    let door = Arc::new(KeyAuth::open(directory, upstream, host::limits(&config)?)?);
     let admit = Arc::new(move |token: &str| door.admit(token));
     let attachment = gateway.serve(listener, host::limits(&config)?, admit).map_err(not_bound)?;
-    let stopped = host::stopped();
+    let stopped = host::stop_requested();
     announce(address, json);
     stopped.await;
     attachment.close().await;

@@ -1,12 +1,13 @@
 //! Which command needs what, and how the parts are put together.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::gateway::{BodyRetention, Gateway, GatewayLimits, RedactionRules, Upstream};
 use ::policy::EffectivePolicy;
-use jail::{JailError, Spawner};
+use jail::Spawner;
 use protocol::ProblemCode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::SandboxBackend;
@@ -14,39 +15,44 @@ use session::{BillingSettings, HostVariables, SessionOptions, SessionTimeouts, S
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{Arguments, Command};
+use crate::args::{Arguments, Command, ExecArguments};
 use crate::config::{self, Config, ContentWord, DurabilityWord};
 use crate::failure::Failure;
 use crate::policy::PolicyCommand;
 use crate::{
-    agent, agents, api, backend, credentials, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy,
-    replay, run, serve, sessions, task, tokens, upstream, usage, world,
+    agent, agents, api, backend, credentials, demo, doctor, egress_settings, exec, gateway as gateway_command, keys,
+    models, money, perms, policy, replay, run, serve, sessions, task, tokens, upstream, usage,
 };
 
 /// Takes as many descriptors as this process may have: the lower limit is for programs that cannot count further, and
 /// every session of a server has a few. Sandboxes have their own.
-pub(crate) fn take_descriptors() {
+pub(crate) fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
         tracing::warn!(%error, "cannot have more descriptors than {:?}", limit.current);
     }
 }
 
-/// Carries out what was typed. `early` is a spawner that was started before that was known in full.
-pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailError>>) -> Result<ExitCode, Failure> {
-    if let Command::Agent { name, arguments } = &arguments.command {
-        return agent::live(name, arguments);
-    }
-    let json = arguments.common.json;
-    let config = Config::read(arguments.common.data_dir);
-    if let Command::Exec(command) = arguments.command {
-        let ready = config.and_then(|config| Ok((config, early.unwrap_or_else(Spawner::for_one_command)?)));
-        let (config, spawner) = ready.map_err(|failure| failure.or_exit(exec::VIV_FAILED))?;
-        let config = config.with_backend(command.place.backend);
-        return exec::carry_out(command, &config, spawner, json);
-    }
-    let config = config?;
+/// Runs the command. A spawner is forked here, before the runtime starts threads.
+pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let (json, data_dir) = (arguments.common.json, arguments.common.data_dir);
     match arguments.command {
+        Command::Agent { name, arguments } => agent::run(&name, &arguments),
+        Command::Exec(command) => exec_command(command, data_dir, json),
+        command => host_command(command, Config::read(data_dir)?, json),
+    }
+}
+
+/// Runs `viv exec`. The kernel sets up the sandbox while this process reads its configuration.
+fn exec_command(command: ExecArguments, data_dir: Option<PathBuf>, json: bool) -> Result<ExitCode, Failure> {
+    let spawner = Spawner::for_one_command().map_err(|error| Failure::from(error).exit(exec::VIV_FAILED))?;
+    let config = Config::read(data_dir).map_err(|failure| failure.or_exit(exec::VIV_FAILED))?;
+    let config = config.with_backend(command.sandbox.backend);
+    exec::carry_out(command, &config, spawner, json)
+}
+
+fn host_command(command: Command, config: Config, json: bool) -> Result<ExitCode, Failure> {
+    match command {
         Command::Agent { .. } | Command::Exec(_) => Ok(ExitCode::SUCCESS),
         Command::Sessions(command) => {
             let spawner = Spawner::fork()?;
@@ -62,43 +68,43 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
         Command::Models => models::carry_out(&config, json),
         Command::Credentials(arguments) => credentials::carry_out(&arguments, &config, json),
         Command::Keys(command) => keys::carry_out(command, &config, json),
-        Command::Gateway(command) => on_runtime(alone::carry_out(command, config, json)),
+        Command::Gateway(command) => on_runtime(gateway_command::carry_out(command, config, json)),
         Command::Doctor(arguments) => doctor::carry_out(&arguments, &config, Spawner::fork()?, json),
         Command::Demo => {
             let spawner = Spawner::fork()?;
             on_runtime(demo::carry_out(config, spawner, json))
         }
         Command::Run(run) => {
-            let (spawner, backend) = (Spawner::fork()?, run.place.backend);
+            let (spawner, backend) = (Spawner::fork()?, run.sandbox.backend);
             on_runtime(run::carry_out(run, config.with_backend(backend), spawner, json))
         }
         Command::Replay(replay) => {
-            let (spawner, backend) = (Spawner::fork()?, replay.place.backend);
+            let (spawner, backend) = (Spawner::fork()?, replay.sandbox.backend);
             on_runtime(replay::carry_out(replay, config.with_backend(backend), spawner, json))
         }
         Command::Task(task) => {
-            let (spawner, backend) = (Spawner::fork()?, task.place.backend);
+            let (spawner, backend) = (Spawner::fork()?, task.sandbox.backend);
             on_runtime(task::carry_out(task, config.with_backend(backend), spawner, json))
         }
         Command::Serve(serve) => {
-            let (spawner, backend) = (Spawner::fork()?, serve.place.backend);
+            let (spawner, backend) = (Spawner::fork()?, serve.sandbox.backend);
             on_runtime(serve::carry_out(serve, config.with_backend(backend), spawner, json))
         }
     }
 }
 
 fn carry_out_policy(command: PolicyCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
-    let setting = policy::Setting::of(config, json).in_project(None);
+    let setting = policy::PolicyContext::of(config, json).in_project(None);
     match &command {
-        PolicyCommand::Explain(policy::explain::Args { session: Some(session), .. }) => {
+        PolicyCommand::Explain(policy::explain::ExplainArguments { session: Some(session), .. }) => {
             return sessions::explain(session, config, json);
         }
         PolicyCommand::Log(arguments) => return on_runtime(sessions::traffic::log(arguments, config, json)),
         PolicyCommand::Suggest(arguments) => {
             return on_runtime(sessions::traffic::suggest(&arguments.session, config, &setting));
         }
-        PolicyCommand::Narrow(arguments) => return on_runtime(sessions::reach::narrow(arguments, config)),
-        PolicyCommand::Grant(arguments) => return on_runtime(sessions::reach::grant(arguments, config)),
+        PolicyCommand::Narrow(arguments) => return on_runtime(sessions::remote::narrow(arguments, config)),
+        PolicyCommand::Grant(arguments) => return on_runtime(sessions::remote::grant(arguments, config)),
         _ => {}
     }
     Ok(policy::run(command, &setting, &mut anstream::stdout(), &mut anstream::stderr())?)
@@ -118,7 +124,7 @@ pub(crate) fn on_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> R
         .max_blocking_threads(WAITING_THREADS)
         .enable_all()
         .build()
-        .map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+        .map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
     let outcome = runtime.block_on(work);
     runtime.shutdown_timeout(LETTING_GO);
     outcome
@@ -144,7 +150,7 @@ pub(crate) async fn open_sessions_in(
     policy: Arc<EffectivePolicy>,
     backend: Arc<dyn SandboxBackend>,
 ) -> Result<Sessions, Failure> {
-    open(config, policy, backend, upstream::chosen(config)?).await
+    open(config, policy, backend, upstream::default_upstream(config)?).await
 }
 
 /// The same, with another model than the configured one.
@@ -163,18 +169,18 @@ async fn open(
     backend: Arc<dyn SandboxBackend>,
     upstream: Arc<dyn Upstream>,
 ) -> Result<Sessions, Failure> {
-    let program = std::env::current_exe().map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+    let program = std::env::current_exe().map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
     let setup = Setup {
         data_dir: config.data_dir.clone(),
         mock_program: Some(program),
         backend,
         upstream,
-        egress: world::egress(config)?,
+        egress: egress_settings::egress(config)?,
         policy,
         accounts: accounts(config)?,
         timing: timing(config),
         project: Some(policy::project(config)),
-        upstreams: upstream::nameable(config),
+        upstreams: upstream::upstream_registry(config),
         variables: HostVariables::new(config::host_variable),
     };
     let sessions = setup.open()?;
@@ -246,7 +252,7 @@ pub(crate) fn options(config: &Config) -> SessionOptions {
 
 /// Comes on SIGINT or SIGTERM, from the moment this is called: whoever is told afterwards that we are there may
 /// end us at once.
-pub(crate) fn stopped() -> impl Future<Output = ()> {
+pub(crate) fn stop_requested() -> impl Future<Output = ()> {
     let asked = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
     async move {
         let [Ok(mut interrupt), Ok(mut terminate)] = asked else { return };

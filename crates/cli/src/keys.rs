@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
 use crate::money::{parse_usd, usd};
-use crate::table::{Table, print, print_json};
+use crate::table::{TextTable, print, print_json};
 
 /// What every key starts with, so that a leaked one can be recognised.
 const KEY_PREFIX: &str = "viv_key_";
@@ -25,7 +25,7 @@ const KEY_PREFIX: &str = "viv_key_";
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
     /// Make a key; it is shown once
-    Create(CreateArguments),
+    Create(CreateKeyArguments),
     /// Which keys there are
     Ls,
     /// Make a key open nothing any more
@@ -36,7 +36,7 @@ pub(crate) enum KeysCommand {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct CreateArguments {
+pub(crate) struct CreateKeyArguments {
     /// The account that pays
     #[arg(long)]
     account: String,
@@ -73,7 +73,7 @@ pub(crate) fn carry_out(command: KeysCommand, config: &Config, json: bool) -> Re
     Ok(ExitCode::SUCCESS)
 }
 
-fn create(keys: &KeyStore, arguments: CreateArguments, json: bool) -> Result<(), Failure> {
+fn create(keys: &KeyStore, arguments: CreateKeyArguments, json: bool) -> Result<(), Failure> {
     if let Some(pattern) =
         arguments.models.iter().find(|pattern| pattern.is_empty() || pattern.contains(char::is_whitespace))
     {
@@ -122,7 +122,7 @@ fn list(keys: &[KeyRecord], json: bool) -> Result<(), Failure> {
         ]
     };
     let head = ["ID", "ACCOUNT", "USER", "MODELS", "BUDGET USD", "EXPIRES", "STATE"];
-    print(&Table { head, rows: keys.iter().map(cells).collect() }.text())
+    print(&TextTable { head, rows: keys.iter().map(cells).collect() }.text())
 }
 
 fn state(key: &KeyRecord, now_ms: i64) -> &'static str {

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::money;
-use crate::table::{Table, print, print_json};
+use crate::table::{TextTable, print, print_json};
 
 /// Carries out `viv models`.
 pub(crate) fn carry_out(config: &Config, json: bool) -> Result<ExitCode, Failure> {
@@ -22,7 +22,7 @@ pub(crate) fn carry_out(config: &Config, json: bool) -> Result<ExitCode, Failure
     }
     let rows = prices.models().map(|(model, price)| row(&prices, model, price)).collect();
     let head = ["MODEL", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "CACHE WRITE 1H", "MAX OUTPUT", "PRICE FROM"];
-    print(&Table { head, rows }.text())?;
+    print(&TextTable { head, rows }.text())?;
     anstream::eprintln!("dollars a million tokens · {} · taken {}", origin.source, origin.taken);
     Ok(ExitCode::SUCCESS)
 }

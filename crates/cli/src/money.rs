@@ -32,7 +32,7 @@ pub(crate) fn usd(picos: u64) -> String {
 
 /// The built-in prices, with those of the configuration in their place.
 pub(crate) fn prices(config: &Config) -> Result<PriceTable, Failure> {
-    let mut prices = PriceTable::built_in().map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+    let mut prices = PriceTable::built_in().map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
     for (model, section) in &config.file.prices {
         let price = price(section).map_err(|key| {
             config.wrong(&format!("prices.\"{model}\".{key}"), "a price is a number of dollars, zero or more")

@@ -7,11 +7,11 @@ use hyper::Method;
 use protocol::ProblemCode;
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::table::{Table, print, print_json};
+use crate::table::{TextTable, print, print_json};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PermsCommand {
@@ -41,12 +41,12 @@ pub(crate) enum PermsCommand {
 }
 
 /// Something that waits, and who can be told the answer.
-struct Waiting {
-    client: Client,
+struct PendingAnswer {
+    client: ApiClient,
     asked: Value,
 }
 
-impl Waiting {
+impl PendingAnswer {
     fn session(&self) -> &str {
         self.asked["sessionId"].as_str().unwrap_or_default()
     }
@@ -97,20 +97,20 @@ pub(crate) async fn carry_out(command: PermsCommand, config: Config, json: bool)
     Ok(ExitCode::SUCCESS)
 }
 
-async fn waiting(config: &Config) -> Result<Vec<Waiting>, Failure> {
-    let mut all: Vec<Waiting> = Vec::new();
-    for client in Client::everybody(&host::data_dir(config)?).await {
+async fn waiting(config: &Config) -> Result<Vec<PendingAnswer>, Failure> {
+    let mut all: Vec<PendingAnswer> = Vec::new();
+    for client in ApiClient::all_owners(&host::data_dir(config)?).await {
         let told = client.json(Method::GET, "/v1/pending", None).await?;
         let asked = told["pending"].as_array().into_iter().flatten().cloned();
-        all.extend(asked.map(|asked| Waiting { client: client.clone(), asked }));
+        all.extend(asked.map(|asked| PendingAnswer { client: client.clone(), asked }));
     }
     all.sort_by(|one, other| one.asked["askedAt"].as_str().cmp(&other.asked["askedAt"].as_str()));
     Ok(all)
 }
 
 /// The one that is meant. Ids are counted in each session, so that a session may have to be named too.
-fn find<'a>(all: &'a [Waiting], reference: &str) -> Result<&'a Waiting, Failure> {
-    let fits = |one: &&Waiting| match reference.split_once('/') {
+fn find<'a>(all: &'a [PendingAnswer], reference: &str) -> Result<&'a PendingAnswer, Failure> {
+    let fits = |one: &&PendingAnswer| match reference.split_once('/') {
         Some((session, id)) => one.id() == id && one.session().starts_with(session),
         None => one.id() == reference,
     };
@@ -123,7 +123,7 @@ fn find<'a>(all: &'a [Waiting], reference: &str) -> Result<&'a Waiting, Failure>
     }
 }
 
-fn only<'a>(one: &'a Waiting, permission: bool, reference: &str) -> Result<&'a Waiting, Failure> {
+fn only<'a>(one: &'a PendingAnswer, permission: bool, reference: &str) -> Result<&'a PendingAnswer, Failure> {
     if one.is_permission() == permission {
         return Ok(one);
     }
@@ -132,16 +132,16 @@ fn only<'a>(one: &'a Waiting, permission: bool, reference: &str) -> Result<&'a W
     Err(Failure::new(ProblemCode::InvalidRequest, what).help(format!("viv perms {verb} {reference}")))
 }
 
-fn list(all: &[Waiting], json: bool) -> Result<(), Failure> {
+fn list(all: &[PendingAnswer], json: bool) -> Result<(), Failure> {
     if json {
         let all: Vec<&Value> = all.iter().map(|one| &one.asked).collect();
         return print_json(&json!(all));
     }
-    let cells = |one: &Waiting| {
+    let cells = |one: &PendingAnswer| {
         let kind = one.asked["type"].as_str().unwrap_or_default();
         let at = one.asked["askedAt"].as_str().unwrap_or_default();
         [format!("{}/{}", one.session(), one.id()), kind.to_owned(), at.to_owned(), one.words()]
     };
     let head = ["ID", "KIND", "ASKED", "WHAT"];
-    print(&Table { head, rows: all.iter().map(cells).collect() }.text())
+    print(&TextTable { head, rows: all.iter().map(cells).collect() }.text())
 }

@@ -24,38 +24,38 @@ use session::{ProjectPolicy, SessionError};
 
 use crate::config::Config;
 
-pub(crate) use failure::Failure;
+pub(crate) use failure::PolicyCommandError;
 
 /// What `viv policy` can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
     /// Check policy files; what is wrong is shown with its line
-    Check(check::Args),
+    Check(check::CheckArguments),
     /// Say in sentences what a session may do, and which rule says so
-    Explain(explain::Args),
+    Explain(explain::ExplainArguments),
     /// Ask whether something would be allowed; exit code 5 when not
-    Test(test::Args),
+    Test(test::TestArguments),
     /// Show what one policy allows more or less than another
-    Diff(diff::Args),
+    Diff(diff::DiffArguments),
     /// List the built-in policies, or print one
-    Presets(preset::Args),
+    Presets(preset::PresetArguments),
     /// Print the JSON Schema of the policy file
     Schema,
     /// Trust a project's policy file as it is now, so that it can be a base
-    Trust(trust::Args),
+    Trust(trust::TrustArguments),
     /// What a session tried to reach over the network, and which rule decided
-    Log(LogArgs),
+    Log(LogArguments),
     /// A policy that would have allowed what a session was refused, to read and to choose from
-    Suggest(SuggestArgs),
+    Suggest(SuggestArguments),
     /// Take away from what a running session may reach, at once and for the rest of its life
-    Narrow(NarrowArgs),
+    Narrow(NarrowArguments),
     /// Let a running session reach more, for a time; nothing passes the ceiling
-    Grant(GrantArgs),
+    Grant(GrantArguments),
 }
 
 /// Arguments of `narrow`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct NarrowArgs {
+pub(crate) struct NarrowArguments {
     /// Its id, its name, the beginning of its id, or @last
     pub(crate) session: String,
     /// What it may reach at most, as net.allowlist=HOST:PORT,… or net.enabled=false, or never, as net.denylist=HOST
@@ -65,7 +65,7 @@ pub(crate) struct NarrowArgs {
 
 /// Arguments of `grant`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct GrantArgs {
+pub(crate) struct GrantArguments {
     /// Its id, its name, the beginning of its id, or @last
     pub(crate) session: String,
     /// What it may reach beside what it may, as net.allowlist=HOST:PORT
@@ -78,7 +78,7 @@ pub(crate) struct GrantArgs {
 
 /// Arguments of `log`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct LogArgs {
+pub(crate) struct LogArguments {
     /// Its id, its name, the beginning of its id, or @last
     pub(crate) session: String,
     /// Only what was refused
@@ -91,14 +91,14 @@ pub(crate) struct LogArgs {
 
 /// Arguments of `suggest`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct SuggestArgs {
+pub(crate) struct SuggestArguments {
     /// Its id, its name, the beginning of its id, or @last
     pub(crate) session: String,
 }
 
 /// What the command line and the environment say, read by `main` alone.
 #[derive(Debug)]
-pub(crate) struct Setting {
+pub(crate) struct PolicyContext {
     /// Whether the answer is one JSON document.
     pub(crate) json: bool,
     /// Where the list of trusted files is kept.
@@ -111,7 +111,7 @@ pub(crate) struct Setting {
     pub(crate) now_unix_secs: u64,
 }
 
-impl Setting {
+impl PolicyContext {
     /// As configured, for what belongs to no project.
     pub(crate) fn of(config: &Config, json: bool) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -132,13 +132,17 @@ impl Setting {
 }
 
 /// The policy of one run: what was named, else what holds in this project; then narrowed.
-pub(crate) fn choose(setting: &Setting, named: Option<&str>, narrow: &[String]) -> Result<EffectivePolicy, Failure> {
+pub(crate) fn choose(
+    setting: &PolicyContext,
+    named: Option<&str>,
+    narrow: &[String],
+) -> Result<EffectivePolicy, PolicyCommandError> {
     let above = match named {
-        Some(name) => load::chosen_in_project(name, setting)?,
-        None => load::unchosen(setting)?.0,
+        Some(name) => load::named_policy_in_project(name, setting)?,
+        None => load::default_policy(setting)?.0,
     };
     let narrowings = narrow.iter().map(|argument| NarrowingLayer::assign(argument)).collect::<Result<Vec<_>, _>>()?;
-    let policy = above.narrowed(&narrowings).map_err(Failure::Asked)?;
+    let policy = above.narrowed(&narrowings).map_err(PolicyCommandError::Asked)?;
     match data_inside(setting)? {
         Some(inside) => Ok(policy.narrowed(&[NarrowingLayer::hiding(&inside)?])?),
         None => Ok(policy),
@@ -146,12 +150,13 @@ pub(crate) fn choose(setting: &Setting, named: Option<&str>, narrow: &[String]) 
 }
 
 /// Where the data directory lies in the project, if it does: there are the tokens and records of this host.
-fn data_inside(setting: &Setting) -> Result<Option<String>, Failure> {
+fn data_inside(setting: &PolicyContext) -> Result<Option<String>, PolicyCommandError> {
     let workspace = setting.workspace.as_deref().and_then(|workspace| workspace.canonicalize().ok());
     let (Some(workspace), Ok(data)) = (workspace, setting.data_dir.canonicalize()) else { return Ok(None) };
     match data.strip_prefix(workspace) {
         Ok(inside) if !inside.as_os_str().is_empty() => {
-            let unnameable = || Failure::Read { path: data.clone(), source: ErrorKind::InvalidFilename.into() };
+            let unnameable =
+                || PolicyCommandError::Read { path: data.clone(), source: ErrorKind::InvalidFilename.into() };
             Ok(Some(inside.to_str().ok_or_else(unnameable)?.to_owned()))
         }
         _ => Ok(None),
@@ -162,13 +167,13 @@ fn data_inside(setting: &Setting) -> Result<Option<String>, Failure> {
 pub(crate) fn project(config: &Config) -> ProjectPolicy {
     let config = config.clone();
     ProjectPolicy(Arc::new(move |policy: &Arc<EffectivePolicy>, directory: &Path| {
-        let setting = Setting::of(&config, false).in_project(Some(directory));
+        let setting = PolicyContext::of(&config, false).in_project(Some(directory));
         load::narrowed_by_project(policy, &setting).map_err(|failure| match failure {
-            Failure::Read { path, source } | Failure::Trust { path, source } => {
+            PolicyCommandError::Read { path, source } | PolicyCommandError::Trust { path, source } => {
                 SessionError::ProjectPolicy { path, source }
             }
-            Failure::Invalid(error) => error.into(),
-            Failure::Widening(error) => error.into(),
+            PolicyCommandError::Invalid(error) => error.into(),
+            PolicyCommandError::Widening(error) => error.into(),
             other => SessionError::ProjectPolicy { path: directory.to_owned(), source: std::io::Error::other(other) },
         })
     }))
@@ -177,10 +182,10 @@ pub(crate) fn project(config: &Config) -> ProjectPolicy {
 /// Runs one command. `out` gets data, `people` gets words.
 pub(crate) fn run(
     command: PolicyCommand,
-    setting: &Setting,
+    setting: &PolicyContext,
     out: &mut dyn Write,
     people: &mut dyn Write,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, PolicyCommandError> {
     match command {
         PolicyCommand::Check(args) => check::run(&args, setting, out, people),
         PolicyCommand::Explain(args) => explain::run(&args, setting, out, people),
@@ -197,8 +202,8 @@ pub(crate) fn run(
 }
 
 /// Writes one JSON document and a line end.
-fn print_json(out: &mut dyn Write, value: &impl serde::Serialize) -> Result<ExitCode, Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Output(error.into()))?;
-    writeln!(out, "{text}").map_err(Failure::Output)?;
+fn print_json(out: &mut dyn Write, value: &impl serde::Serialize) -> Result<ExitCode, PolicyCommandError> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| PolicyCommandError::Output(error.into()))?;
+    writeln!(out, "{text}").map_err(PolicyCommandError::Output)?;
     Ok(ExitCode::SUCCESS)
 }

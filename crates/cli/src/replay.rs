@@ -12,21 +12,21 @@ use protocol::{Event, ProblemCode, TurnOutcome};
 use session::{ReplaySessionError, ReplaySetup, SessionRecording};
 use store::{DataDir, SessionIndex, SystemClock};
 
-use crate::agents::{self, Wanted};
-use crate::backend::PlaceArguments;
+use crate::agents::{self, AgentSpec};
+use crate::backend::SandboxArguments;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::name::new_session_id;
-use crate::policy::{Setting, choose};
-use crate::reachable::Reachable;
-use crate::signals::Signals;
+use crate::policy::{PolicyContext, choose};
+use crate::served_sessions::ServedSessions;
+use crate::session_id::new_session_id;
+use crate::signals::StopSignals;
 use crate::timeline::Timeline;
 use crate::{host, upstream};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArguments {
     #[command(flatten)]
-    pub(crate) place: PlaceArguments,
+    pub(crate) sandbox: SandboxArguments,
     /// Id, name, the beginning of an id, or @last
     session: String,
     /// Compare the two records, and end with 9 where they differ
@@ -50,32 +50,36 @@ pub(crate) async fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::listen()?;
+    let mut signals = StopSignals::listen()?;
     let directory = host::data_dir(&config)?;
     let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
     let info = index.find(&arguments.session)?.info;
     let name = info.name.clone().unwrap_or_else(|| info.session_id.to_string());
     let refused = |error: ReplaySessionError| refused(&name, error);
     let recording = SessionRecording::read(&directory, &info).map_err(refused)?;
-    let normal = upstream::normal(&config)?;
+    let normal = upstream::request_normalizer(&config)?;
     let tape = Arc::new(load(&directory, &recording, &normal)?);
     install(&config, &recording)?;
     let workspace = arguments.workspace.as_deref().or(recording.directory.as_deref());
-    let setting = Setting::of(&config, json);
+    let setting = PolicyContext::of(&config, json);
     // One that had no directory belonged to no project, wherever it is played again.
     let setting = if workspace.is_some() { setting.in_project(workspace) } else { setting };
     let policy = choose(&setting, arguments.policy.as_deref(), &arguments.narrow)?;
     let stage = ReplaySetup {
         upstream: tape.clone(),
         policy: Arc::new(policy),
-        directory: arguments.workspace.map(std::path::absolute).transpose().map_err(|error| Failure::output(&error))?,
+        directory: arguments
+            .workspace
+            .map(std::path::absolute)
+            .transpose()
+            .map_err(|error| Failure::output_failed(&error))?,
         options: host::options(&config),
     };
     if recording.directory.is_some() && recording.origin.is_none() {
         anstream::eprintln!("\x1b[33mnote\x1b[0m  nobody noted how the workspace began; it is taken as it is");
     }
     let sessions = host::open_sessions_behind(&config, stage.policy.clone(), spawner, tape.clone()).await?;
-    let reachable = Reachable::open(sessions, &directory);
+    let reachable = ServedSessions::open(sessions, &directory);
     let mut audience = Audience { json, ..Audience::default() };
     let id = new_session_id()?;
     let played = tokio::select! {
@@ -118,11 +122,11 @@ fn install(config: &Config, recording: &SessionRecording) -> Result<(), Failure>
         Some(version) => format!("{}@{version}", recording.agent),
         None => recording.agent.clone(),
     };
-    agents::install_on_first_use(config, &Wanted::parse(&wanted)?)
+    agents::install_on_first_use(config, &AgentSpec::parse(&wanted)?)
 }
 
 fn impossible(error: &dyn std::error::Error) -> Failure {
-    Failure::of(ProblemCode::ReplayImpossible, error).help("viv sessions ls")
+    Failure::from_error(ProblemCode::ReplayImpossible, error).help("viv sessions ls")
 }
 
 fn refused(name: &str, error: ReplaySessionError) -> Failure {

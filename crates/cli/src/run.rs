@@ -2,8 +2,8 @@
 //!
 //! What the agent says is data and goes to stdout; everything else is for people and goes to stderr.
 
+mod agent_text;
 mod finish;
-mod speech;
 
 use std::io::{IsTerminal, Read, Write};
 use std::process::ExitCode;
@@ -15,18 +15,18 @@ use protocol::{
     SessionEnded, SessionId, SessionInfo, TurnOutcome,
 };
 
-use crate::agents::{self, Wanted};
+use crate::agents::{self, AgentSpec};
 use crate::args::{Permissions, RunArguments};
 use crate::config::Config;
-use crate::equipment;
 use crate::failure::Failure;
-use crate::front::{Follow, Front};
-use crate::name::new_session_id;
-use crate::person;
-use crate::policy::{Setting, choose};
-use crate::signals::{Signals, Stop};
+use crate::policy::{PolicyContext, choose};
+use crate::prompter;
+use crate::session_access::{EventSource, SessionAccess};
+use crate::session_id::new_session_id;
+use crate::signals::{StopSignal, StopSignals};
+use crate::skills_and_mcp;
 use crate::timeline::Timeline;
-use crate::upstream::Notice;
+use crate::upstream::ModelNotice;
 
 /// Carries out `viv run`.
 pub(crate) async fn carry_out(
@@ -37,7 +37,7 @@ pub(crate) async fn carry_out(
 ) -> Result<ExitCode, Failure> {
     finish::check(arguments.on_finish, on_terminal())?;
     let config = config.with_env_file(arguments.env_file.as_deref())?;
-    let mut signals = Signals::listen()?;
+    let mut signals = StopSignals::listen()?;
     let prompt = prompt(&arguments.prompt)?;
     let workspace = arguments.workspace.canonicalize().map_err(|error| {
         Failure::new(
@@ -48,7 +48,7 @@ pub(crate) async fn carry_out(
         .help("viv run mock hello --workspace .")
     })?;
     let permissions = arguments.perms.unwrap_or(if on_terminal() { Permissions::Ask } else { Permissions::Deny });
-    let wanted = Wanted::parse(&arguments.agent)?;
+    let wanted = AgentSpec::parse(&arguments.agent)?;
     agents::install_on_first_use(&config, &wanted)?;
     let request = CreateSession {
         agent: wanted.agent.id().to_owned(),
@@ -57,26 +57,26 @@ pub(crate) async fn carry_out(
         upstream: arguments.upstream.clone(),
         permission_mode: arguments.mode,
         directory: Some(workspace.to_string_lossy().into_owned()),
-        mcp: arguments.mcp.as_deref().map(equipment::mcp).transpose()?,
-        skills: equipment::skills(&arguments.skills)?,
+        mcp: arguments.mcp.as_deref().map(skills_and_mcp::read_mcp_servers).transpose()?,
+        skills: skills_and_mcp::parse_skill_sources(&arguments.skills)?,
         ..CreateSession::default()
     };
-    let setting = Setting::of(&config, json).in_project(Some(&workspace));
+    let setting = PolicyContext::of(&config, json).in_project(Some(&workspace));
     let policy = Arc::new(choose(&setting, arguments.policy.as_deref(), &arguments.narrow)?);
     let front = if arguments.policy.is_some() || !arguments.narrow.is_empty() {
-        Front::here(&config, policy.clone(), spawner).await?
+        SessionAccess::here(&config, policy.clone(), spawner).await?
     } else {
-        Front::open(&config, policy.clone(), spawner).await?
+        SessionAccess::open(&config, policy.clone(), spawner).await?
     };
-    let output = if json { Output::Json } else { Output::Text };
+    let output = if json { RunOutput::Json } else { RunOutput::Text };
     let mut conversation = match begin(&front, request, permissions, output, &mut signals).await? {
         Ok(conversation) => conversation,
         Err(stop) => return Ok(stop.exit_code()),
     };
     let agent = &conversation.session.agent;
     let notice = match &front {
-        Front::Here(_) => Notice::here(&config, arguments.upstream.as_deref(), agent),
-        Front::There(_) => Notice::there(arguments.upstream.as_deref()),
+        SessionAccess::Local(_) => ModelNotice::here(&config, arguments.upstream.as_deref(), agent),
+        SessionAccess::Remote(_) => ModelNotice::there(arguments.upstream.as_deref()),
     };
     conversation.announce(&notice);
     let outcome = conversation.turn(&prompt, &mut signals).await;
@@ -85,8 +85,8 @@ pub(crate) async fn carry_out(
     let outcome = outcome?;
     ended?;
     anstream::eprintln!("{}", conversation.timeline.bill());
-    let left = finish::Left { config: &config, session: &conversation.session, policy: &policy };
-    if left.settle(arguments.on_finish, outcome).await? == finish::Settled::Kept {
+    let left = finish::RunChanges { config: &config, session: &conversation.session, policy: &policy };
+    if left.settle(arguments.on_finish, outcome).await? == finish::ChangesOutcome::Kept {
         conversation.farewell();
     }
     Ok(outcome.exit_code())
@@ -94,12 +94,12 @@ pub(crate) async fn carry_out(
 
 /// The conversation, or who told us to stop before it had begun.
 async fn begin<'a>(
-    front: &'a Front,
+    front: &'a SessionAccess,
     request: CreateSession,
     permissions: Permissions,
-    output: Output,
-    signals: &mut Signals,
-) -> Result<Result<Conversation<'a>, Stop>, Failure> {
+    output: RunOutput,
+    signals: &mut StopSignals,
+) -> Result<Result<Conversation<'a>, StopSignal>, Failure> {
     let begun = tokio::select! {
         begun = Conversation::begin(front, request, permissions, output) => begun.map(Ok),
         stop = signals.received() => Ok(Err(stop)),
@@ -128,21 +128,21 @@ fn on_terminal() -> bool {
 
 /// Why a conversation is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum RunEnding {
     /// The turn came to its end.
     Turn(TurnOutcome),
     /// We were told to stop.
-    Stopped(Stop),
+    Stopped(StopSignal),
 }
 
-impl Ending {
+impl RunEnding {
     /// The exit code that goes with it.
     pub(crate) fn exit_code(self) -> ExitCode {
         match self {
             Self::Turn(TurnOutcome::Completed) => ExitCode::SUCCESS,
             Self::Turn(TurnOutcome::Failed) => ExitCode::from(1),
             Self::Turn(TurnOutcome::TimedOut) => ExitCode::from(124),
-            Self::Turn(TurnOutcome::Interrupted) => Stop::Interrupt.exit_code(),
+            Self::Turn(TurnOutcome::Interrupted) => StopSignal::Interrupt.exit_code(),
             Self::Stopped(stop) => stop.exit_code(),
         }
     }
@@ -150,7 +150,7 @@ impl Ending {
 
 /// How events are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
+pub(crate) enum RunOutput {
     /// The agent's words on stdout, as they come; the rest on stderr.
     Text,
     /// Everything on stdout, as a person reads it.
@@ -161,28 +161,28 @@ pub(crate) enum Output {
 
 /// A session that this process talks to.
 pub(crate) struct Conversation<'a> {
-    front: &'a Front,
+    front: &'a SessionAccess,
     pub(crate) session: SessionInfo,
-    events: Follow,
+    events: EventSource,
     permissions: Permissions,
-    output: Output,
-    speech: speech::Speech,
+    output: RunOutput,
+    speech: agent_text::AgentText,
     pub(crate) timeline: Timeline,
 }
 
 impl<'a> Conversation<'a> {
     /// Makes the session.
     pub(crate) async fn begin(
-        front: &'a Front,
+        front: &'a SessionAccess,
         request: CreateSession,
         permissions: Permissions,
-        output: Output,
+        output: RunOutput,
     ) -> Result<Self, Failure> {
         let id = new_session_id()?;
         let session = front.create(&id, request).await?;
         let events = front.follow(&id).await?;
-        let timeline = if output == Output::Text { Timeline::beside_words() } else { Timeline::default() };
-        let speech = speech::Speech::default();
+        let timeline = if output == RunOutput::Text { Timeline::beside_words() } else { Timeline::default() };
+        let speech = agent_text::AgentText::default();
         Ok(Self { front, session, events, permissions, output, speech, timeline })
     }
 
@@ -195,7 +195,7 @@ impl<'a> Conversation<'a> {
         self.session.name.as_deref().unwrap_or(self.session.session_id.as_str())
     }
 
-    fn announce(&self, notice: &Notice) {
+    fn announce(&self, notice: &ModelNotice) {
         let (name, agent, model) = (self.name(), &self.session.agent, &notice.model);
         anstream::eprintln!("\x1b[1msession\x1b[0m {name} · agent {agent} · model: {model}");
         for hint in &notice.hints {
@@ -208,10 +208,10 @@ impl<'a> Conversation<'a> {
     }
 
     /// Sends `prompt` and shows everything until its turn has ended, or until we are told to stop.
-    pub(crate) async fn turn(&mut self, prompt: &str, signals: &mut Signals) -> Result<Ending, Failure> {
+    pub(crate) async fn turn(&mut self, prompt: &str, signals: &mut StopSignals) -> Result<RunEnding, Failure> {
         tokio::select! {
-            outcome = self.talk(prompt) => outcome.map(Ending::Turn),
-            stop = signals.received() => Ok(Ending::Stopped(stop)),
+            outcome = self.talk(prompt) => outcome.map(RunEnding::Turn),
+            stop = signals.received() => Ok(RunEnding::Stopped(stop)),
         }
     }
 
@@ -234,10 +234,10 @@ impl<'a> Conversation<'a> {
 
     /// Ends the session, and after a turn that ended shows how. Whoever stopped it does not wait for what an agent
     /// that printed without end has left to be shown.
-    pub(crate) async fn end(&mut self, outcome: &Result<Ending, Failure>) -> Result<(), Failure> {
+    pub(crate) async fn end(&mut self, outcome: &Result<RunEnding, Failure>) -> Result<(), Failure> {
         self.front.terminate(self.id()).await?;
-        self.leave_line().map_err(|error| Failure::output(&error))?;
-        if !matches!(outcome, Ok(Ending::Turn(_))) {
+        self.leave_line().map_err(|error| Failure::output_failed(&error))?;
+        if !matches!(outcome, Ok(RunEnding::Turn(_))) {
             return Ok(());
         }
         while let Some(event) = self.events.next().await? {
@@ -248,18 +248,18 @@ impl<'a> Conversation<'a> {
 
     fn show(&mut self, event: &Event) -> Result<(), Failure> {
         let written = match self.output {
-            Output::Json => serde_json::to_string(event)
+            RunOutput::Json => serde_json::to_string(event)
                 .map_err(std::io::Error::other)
                 .and_then(|line| writeln!(std::io::stdout().lock(), "{line}")),
-            Output::Tour => self.timeline.show(event, &mut anstream::stdout().lock()),
-            Output::Text => self.show_apart(event),
+            RunOutput::Tour => self.timeline.show(event, &mut anstream::stdout().lock()),
+            RunOutput::Text => self.show_apart(event),
         };
-        written.map_err(|error| Failure::output(&error))
+        written.map_err(|error| Failure::output_failed(&error))
     }
 
     /// Words on stdout, piece by piece; what else happens on stderr.
     fn show_apart(&mut self, event: &Event) -> std::io::Result<()> {
-        let words = self.speech.hear(&event.draft.body);
+        let words = self.speech.render(&event.draft.body);
         if !words.is_empty() {
             let mut stdout = anstream::stdout().lock();
             stdout.write_all(&words)?;
@@ -288,16 +288,16 @@ impl<'a> Conversation<'a> {
             Permissions::Allow => PermissionReply::Once,
             Permissions::Deny => PermissionReply::Reject,
             // Who started a run and is gone would keep it waiting for nobody.
-            Permissions::Ask => person::permission().await.unwrap_or(PermissionReply::Reject),
+            Permissions::Ask => prompter::ask_permission().await.unwrap_or(PermissionReply::Reject),
         };
         self.front.reply(self.id(), &permission.permission_id, reply).await
     }
 
     async fn answer(&self, question: &Question) -> Result<(), Failure> {
         let answers = match self.permissions {
-            Permissions::Ask => person::answers(question).await.unwrap_or(None),
+            Permissions::Ask => prompter::ask_questions(question).await.unwrap_or(None),
             // Nobody is there to ask.
-            Permissions::Allow => person::first_options(question),
+            Permissions::Allow => prompter::first_options(question),
             Permissions::Deny => None,
         };
         self.front.answer(self.id(), &question.question_id, answers).await

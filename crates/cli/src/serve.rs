@@ -16,12 +16,12 @@ use server::{
 use session::{SessionError, SessionOptions};
 use store::{DataDir, SessionIndex, SystemClock};
 
-use crate::agents::{self, Wanted};
+use crate::agents::{self, AgentSpec};
 use crate::args::ServeArguments;
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::policy::{Setting, choose};
+use crate::policy::{PolicyContext, choose};
 use crate::{host, log, task, tokens, upstream};
 
 /// By then everything that a start makes for later is made.
@@ -35,13 +35,14 @@ pub(crate) async fn carry_out(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     log::start_server();
-    host::take_descriptors();
+    host::raise_descriptor_limit();
     let config = config.with_env_file(None)?;
     let tls = tls(&arguments)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let directory = host::data_dir(&config)?;
     let _only = directory.lock_server()?;
-    let policy = choose(&Setting::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
+    let policy =
+        choose(&PolicyContext::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
     let policy = Arc::new(policy);
     let sessions = host::open_sessions(&config, policy.clone(), spawner).await?;
     let token_file = directory.root().join("api.token");
@@ -68,11 +69,14 @@ pub(crate) async fn carry_out(
         let _ = std::io::stdout().flush();
     };
     let served = ServerConfig {
-        options: SessionOptions { normal: Some(Arc::new(upstream::normal(&config)?)), ..host::options(&config) },
+        options: SessionOptions {
+            normal: Some(Arc::new(upstream::request_normalizer(&config)?)),
+            ..host::options(&config)
+        },
         audit: Some(directory.audit_log()),
         installer: Some(installer(&config)),
         elsewhere: Some(elsewhere(&directory)),
-        tasker: Some(task::tasker(&config, &policy, &sessions)),
+        tasker: Some(task::task_runner(&config, &policy, &sessions)),
         events: EventFilter::named(&arguments.events).unwrap_or_default(),
         workspace_roots: workspace_roots(&arguments)?,
         hosts: arguments.allow_host.clone(),
@@ -80,7 +84,7 @@ pub(crate) async fn carry_out(
         ..ServerConfig::new(auth)
     };
     tokio::spawn(settle_down());
-    server::serve(listeners, served, sessions, announce, host::stopped()).await.map_err(not_bound)?;
+    server::serve(listeners, served, sessions, announce, host::stop_requested()).await.map_err(not_bound)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -96,7 +100,7 @@ async fn settle_down() {
 fn installer(config: &Config) -> AgentInstaller {
     let config = config.clone();
     AgentInstaller(Arc::new(move |name: &str, again: bool| {
-        let wanted = Wanted::parse(name).map_err(|failure| failure.problem())?;
+        let wanted = AgentSpec::parse(name).map_err(|failure| failure.problem())?;
         agents::install(&config, &wanted, again).map_err(|failure| failure.problem())
     }))
 }
@@ -108,7 +112,7 @@ fn elsewhere(directory: &DataDir) -> RemoteStop {
         let directory = directory.clone();
         let end = async move {
             let record = SessionIndex::open(&directory, Arc::new(SystemClock))?.find(id.as_str())?;
-            let owner = Client::of_owner(&directory, &record.owner).await;
+            let owner = ApiClient::of_owner(&directory, &record.owner).await;
             let silent = || Failure::from(SessionError::RunElsewhere(id.clone()));
             owner.ok_or_else(silent)?.terminate(&id).await
         };
@@ -134,12 +138,12 @@ fn not_bound(error: ServeError) -> Failure {
     let code = match &error {
         ServeError::Audit { path, .. } => {
             let look = format!("ls -l {}", path.display());
-            return Failure::of(ProblemCode::ConfigInvalid, &error).help(look);
+            return Failure::from_error(ProblemCode::ConfigInvalid, &error).help(look);
         }
         ServeError::OpenToOthers(_) => ProblemCode::InvalidRequest,
         ServeError::Tcp { .. } | ServeError::Unix { .. } => ProblemCode::ProxyBindError,
     };
-    Failure::of(code, &error).help("viv serve --listen 127.0.0.1:0")
+    Failure::from_error(code, &error).help("viv serve --listen 127.0.0.1:0")
 }
 
 /// What callers over TCP are greeted with, if anything.
@@ -147,7 +151,7 @@ fn tls(arguments: &ServeArguments) -> Result<Option<TlsConfig>, Failure> {
     let (Some(certificate), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else { return Ok(None) };
     let refused = |error| {
         let show = format!("openssl x509 -noout -subject -in {}", certificate.display());
-        Failure::of(ProblemCode::ConfigInvalid, &error).help(show)
+        Failure::from_error(ProblemCode::ConfigInvalid, &error).help(show)
     };
     TlsConfig::read(certificate, key).map(Some).map_err(refused)
 }

@@ -5,11 +5,11 @@
 pub(crate) mod apply;
 mod command;
 pub(crate) mod diff;
-mod keep;
 mod list;
-pub(crate) mod reach;
+pub(crate) mod remote;
 pub(crate) mod stop;
 pub(crate) mod traffic;
+mod transfer;
 mod watch;
 
 use std::process::ExitCode;
@@ -38,43 +38,45 @@ pub(crate) async fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let desk = Desk::open(&config, json)?;
-    let Desk { directory, index, .. } = &desk;
+    let desk = SessionCatalog::open(&config, json)?;
+    let SessionCatalog { directory, index, .. } = &desk;
     match command {
         SessionsCommand::Ls { limit } => desk.list(limit)?,
         SessionsCommand::Show { session } => print(&list::card(&desk.find(&session)?, json)?)?,
         SessionsCommand::Events { session, after, follow } => {
-            desk.events(&session, watch::Wanted { after, follow, kinds: Vec::new() }).await?;
+            desk.events(&session, watch::EventSelection { after, follow, kinds: Vec::new() }).await?;
         }
         SessionsCommand::Diff { session, stat } => desk.diff(&session, stat)?,
         SessionsCommand::Apply { session, paths, policy, finish, undo } => {
             let step = match (finish, undo) {
-                (true, _) => apply::Step::Finish,
-                (_, true) => apply::Step::Undo,
-                _ => apply::Step::Apply { paths, policy },
+                (true, _) => apply::ApplyStep::Finish,
+                (_, true) => apply::ApplyStep::Undo,
+                _ => apply::ApplyStep::Apply { paths, policy },
             };
             print(&apply::carry_out(&config, &desk.find(&session)?, step, json)?)?;
         }
         SessionsCommand::Discard { session } => desk.discard(&session)?,
-        SessionsCommand::Attach { session } => return reach::attach(directory, &index.find(&session)?, json).await,
-        SessionsCommand::Send { session, message } => reach::send(directory, &index.find(&session)?, &message).await?,
+        SessionsCommand::Attach { session } => return remote::attach(directory, &index.find(&session)?, json).await,
+        SessionsCommand::Send { session, message } => remote::send(directory, &index.find(&session)?, &message).await?,
         SessionsCommand::Queue { session, remove: None } => {
-            reach::queue(directory, &index.find(&session)?, json).await?;
+            remote::queue(directory, &index.find(&session)?, json).await?;
         }
         SessionsCommand::Queue { session, remove: Some(turn) } => {
-            reach::unqueue(directory, &index.find(&session)?, &turn).await?;
+            remote::unqueue(directory, &index.find(&session)?, &turn).await?;
         }
-        SessionsCommand::Fork { session, title } => reach::fork(directory, &index.find(&session)?, title, json).await?,
+        SessionsCommand::Fork { session, title } => {
+            remote::fork(directory, &index.find(&session)?, title, json).await?
+        }
         SessionsCommand::Export { session, output } => {
-            keep::export(&desk.id(&session)?, &output, &config, spawner, json).await?;
+            transfer::export(&desk.id(&session)?, &output, &config, spawner, json).await?;
         }
         SessionsCommand::Import { file, new_id } => {
-            let session = keep::import(&file, new_id, &config, spawner, json).await?;
+            let session = transfer::import(&file, new_id, &config, spawner, json).await?;
             print(&list::card(&session, json)?)?;
         }
         SessionsCommand::Rm { sessions } => {
             let ids = sessions.iter().map(|session| desk.id(session)).collect::<Result<Vec<_>, _>>()?;
-            keep::remove(&ids, &config, spawner, json).await?;
+            transfer::remove(&ids, &config, spawner, json).await?;
         }
         SessionsCommand::Stop { session } => return stop::carry_out(&session, &config, spawner, json).await,
     }
@@ -82,14 +84,14 @@ pub(crate) async fn carry_out(
 }
 
 /// The sessions of a data directory, as one command looks at them.
-struct Desk<'a> {
+struct SessionCatalog<'a> {
     config: &'a Config,
     directory: DataDir,
     index: SessionIndex,
     json: bool,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> SessionCatalog<'a> {
     fn open(config: &'a Config, json: bool) -> Result<Self, Failure> {
         let directory = host::data_dir(config)?;
         let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
@@ -121,7 +123,7 @@ impl<'a> Desk<'a> {
         print(&list::table(&sessions, self.json)?)
     }
 
-    async fn events(&self, reference: &str, wanted: watch::Wanted) -> Result<(), Failure> {
+    async fn events(&self, reference: &str, wanted: watch::EventSelection) -> Result<(), Failure> {
         let session = self.id(reference)?;
         watch::events(&self.directory, &self.index, &session, wanted, self.json).await
     }
@@ -147,7 +149,7 @@ impl<'a> Desk<'a> {
 
 /// Carries out `viv policy explain --session S`: what held when its sandbox was last made.
 pub(crate) fn explain(reference: &str, config: &Config, json: bool) -> Result<ExitCode, Failure> {
-    let desk = Desk::open(config, json)?;
+    let desk = SessionCatalog::open(config, json)?;
     let session = desk.id(reference)?;
     let reader = JournalReader::open(desk.directory.journal(&session), session.clone())?;
     let (mut effective, mut seen) = (None, 0);
@@ -155,7 +157,7 @@ pub(crate) fn explain(reference: &str, config: &Config, json: bool) -> Result<Ex
         let page = reader.after(seen, PAGE)?;
         let Some(last) = page.last() else { break };
         seen = last.sequence;
-        effective = page.into_iter().rev().find_map(told_policy).or(effective);
+        effective = page.into_iter().rev().find_map(effective_policy).or(effective);
     }
     let effective = effective.ok_or_else(|| {
         let why = format!("session `{session}` never had a sandbox");
@@ -165,7 +167,7 @@ pub(crate) fn explain(reference: &str, config: &Config, json: bool) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-fn told_policy(event: Event) -> Option<PolicyEffective> {
+fn effective_policy(event: Event) -> Option<PolicyEffective> {
     match event.draft.body {
         EventBody::PolicyEffective(effective) => Some(effective),
         _ => None,
@@ -174,7 +176,7 @@ fn told_policy(event: Event) -> Option<PolicyEffective> {
 
 /// Carries out `viv logs`.
 pub(crate) async fn logs(arguments: LogsArguments, config: Config, json: bool) -> Result<ExitCode, Failure> {
-    let wanted = watch::Wanted { after: 0, follow: arguments.follow, kinds: arguments.kind };
-    Desk::open(&config, json)?.events(&arguments.session, wanted).await?;
+    let wanted = watch::EventSelection { after: 0, follow: arguments.follow, kinds: arguments.kind };
+    SessionCatalog::open(&config, json)?.events(&arguments.session, wanted).await?;
     Ok(ExitCode::SUCCESS)
 }

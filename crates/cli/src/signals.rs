@@ -9,14 +9,14 @@ use crate::failure::Failure;
 
 /// Who told us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopSignal {
     /// Ctrl-C.
     Interrupt,
     /// SIGTERM, and a terminal that was closed.
     Terminate,
 }
 
-impl Stop {
+impl StopSignal {
     /// 128 and the number of the signal.
     pub(crate) fn exit_code(self) -> ExitCode {
         ExitCode::from(match self {
@@ -28,13 +28,13 @@ impl Stop {
 
 /// Signals, from when this was made: none is lost while nobody waits.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
 }
 
-impl Signals {
+impl StopSignals {
     /// Takes the signals; from now on they do not end the process by themselves.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let take = |kind| {
@@ -48,11 +48,11 @@ impl Signals {
     }
 
     /// Returns when one has come.
-    pub(crate) async fn received(&mut self) -> Stop {
+    pub(crate) async fn received(&mut self) -> StopSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => Stop::Interrupt,
-            _ = self.terminate.recv() => Stop::Terminate,
-            _ = self.hangup.recv() => Stop::Terminate,
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
+            _ = self.terminate.recv() => StopSignal::Terminate,
+            _ = self.hangup.recv() => StopSignal::Terminate,
         }
     }
 }

@@ -8,12 +8,12 @@ use protocol::ProblemCode;
 use crate::failure::Failure;
 
 /// Rows under a heading.
-pub(crate) struct Table<const COLUMNS: usize> {
+pub(crate) struct TextTable<const COLUMNS: usize> {
     pub(crate) head: [&'static str; COLUMNS],
     pub(crate) rows: Vec<[String; COLUMNS]>,
 }
 
-impl<const COLUMNS: usize> Table<COLUMNS> {
+impl<const COLUMNS: usize> TextTable<COLUMNS> {
     /// In columns where a person looks, tab-separated without a heading where a program does.
     pub(crate) fn text(&self) -> String {
         if std::io::stdout().is_terminal() { self.columns() } else { self.tabs() }
@@ -79,6 +79,6 @@ mod tests {
     #[test]
     fn a_cell_of_csv_is_a_cell_and_no_formula() {
         let rows = vec![["a,\"b\"".to_owned(), "=1+1".to_owned()]];
-        assert_eq!(Table { head: ["NAME", "THE SUM"], rows }.csv(), "name,the_sum\r\n\"a,\"\"b\"\"\",'=1+1\r\n");
+        assert_eq!(TextTable { head: ["NAME", "THE SUM"], rows }.csv(), "name,the_sum\r\n\"a,\"\"b\"\"\",'=1+1\r\n");
     }
 }

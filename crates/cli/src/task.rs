@@ -6,7 +6,7 @@
 
 mod commands;
 mod document;
-mod judgement;
+mod failure_cause;
 mod prompts;
 mod report;
 mod served;
@@ -21,21 +21,21 @@ use protocol::{CreateSession, ProblemCode};
 use sandbox::{SandboxBackend, UnconfinedBackend};
 use session::SessionOptions;
 
-use crate::agents::{self, Wanted};
+use crate::agents::{self, AgentSpec};
 use crate::args::TaskArguments;
 use crate::backend;
 use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 use crate::host;
-use crate::name::new_session_id;
-use crate::policy::{Setting, choose, load};
-use crate::reachable::Reachable;
-use crate::signals::{Signals, Stop};
+use crate::policy::{PolicyContext, choose, load};
+use crate::served_sessions::ServedSessions;
+use crate::session_id::new_session_id;
+use crate::signals::{StopSignal, StopSignals};
 
 use document::{BackendWord, TaskFile};
-use report::Report;
+use report::TaskReport;
 
-pub(crate) use served::tasker;
+pub(crate) use served::task_runner;
 
 /// Carries out `viv task`.
 pub(crate) async fn carry_out(
@@ -44,17 +44,17 @@ pub(crate) async fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::listen()?;
+    let mut signals = StopSignals::listen()?;
     let file = document::read(&arguments.file, &arguments.set)?;
     let folder = arguments.file.parent().unwrap_or(Path::new(".")).to_owned();
     let env_file = arguments.env_file.clone().or_else(|| file.env_file.as_ref().map(|path| folder.join(path)));
     let config = config.with_env_file(env_file.as_deref())?;
-    let scene = Scene::set(&file, &folder, &config, json)?;
+    let scene = TaskSetup::set(&file, &folder, &config, json)?;
     let sessions = host::open_sessions_in(&config, scene.policy.clone(), scene.backend(&config, spawner)?).await?;
     let directory = host::data_dir(&config)?;
-    let reachable = Reachable::open(sessions, &directory);
+    let reachable = ServedSessions::open(sessions, &directory);
     let sessions = &reachable.sessions;
-    let mut report = Report::new(&file, json);
+    let mut report = TaskReport::new(&file, json);
     let outcome = if file.prompts.is_empty() {
         commands::carry_out(new_session_id()?, &file, &scene, sessions, &mut report, signals.received()).await
     } else {
@@ -64,21 +64,21 @@ pub(crate) async fn carry_out(
     let outcome = report.keep(&file, &directory, outcome);
     report.tell(&outcome)?;
     match outcome {
-        Ok(Outcome::Done) => Ok(ExitCode::SUCCESS),
-        Ok(Outcome::Stopped(stop)) => Ok(stop.exit_code()),
+        Ok(TaskOutcome::Done) => Ok(ExitCode::SUCCESS),
+        Ok(TaskOutcome::Stopped(stop)) => Ok(stop.exit_code()),
         Err(failure) => Err(failure),
     }
 }
 
 /// How a task ended that did not fail.
-enum Outcome {
+enum TaskOutcome {
     Done,
     /// We were told to stop.
-    Stopped(Stop),
+    Stopped(StopSignal),
 }
 
 /// What a task needs before its sandbox is made.
-struct Scene {
+struct TaskSetup {
     request: CreateSession,
     options: SessionOptions,
     policy: Arc<EffectivePolicy>,
@@ -88,15 +88,15 @@ struct Scene {
     gateway: std::net::SocketAddr,
 }
 
-impl Scene {
+impl TaskSetup {
     fn set(file: &TaskFile, folder: &Path, config: &Config, json: bool) -> Result<Self, Failure> {
-        let wanted = file.agent.as_deref().map(Wanted::parse).transpose()?;
+        let wanted = file.agent.as_deref().map(AgentSpec::parse).transpose()?;
         if let Some(wanted) = &wanted {
             agents::install_on_first_use(config, wanted)?;
         }
         let named = file.sandbox.policy.as_deref().map(|name| policy_name(folder, name));
         let workspace = file.workspace.as_ref().map(|path| folder.join(path));
-        let setting = Setting::of(config, json).in_project(workspace.as_deref());
+        let setting = PolicyContext::of(config, json).in_project(workspace.as_deref());
         let policy = Arc::new(choose(&setting, named.as_deref(), &[])?);
         Self::under(file, folder, config, wanted, policy)
     }
@@ -107,10 +107,10 @@ impl Scene {
             let what = format!("workspace `{}` is not an absolute path", relative.display());
             return Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv task FILE"));
         }
-        let wanted = file.agent.as_deref().map(Wanted::parse).transpose()?;
+        let wanted = file.agent.as_deref().map(AgentSpec::parse).transpose()?;
         let policy = match &file.workspace {
             Some(workspace) => {
-                load::narrowed_by_project(&policy, &Setting::of(config, true).in_project(Some(workspace)))?
+                load::narrowed_by_project(&policy, &PolicyContext::of(config, true).in_project(Some(workspace)))?
             }
             None => policy,
         };
@@ -121,7 +121,7 @@ impl Scene {
         file: &TaskFile,
         folder: &Path,
         config: &Config,
-        wanted: Option<Wanted>,
+        wanted: Option<AgentSpec>,
         policy: Arc<EffectivePolicy>,
     ) -> Result<Self, Failure> {
         let workspace = file.workspace.as_ref().map(|path| {

@@ -1,6 +1,6 @@
 //! A session as a person reads it: one line an event, as it happens.
 //!
-//! What the agent says goes through an [`Outlet`]: it is not trusted with the terminal.
+//! What the agent says goes through an [`EscapeFilter`]: it is not trusted with the terminal.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use protocol::{
     Permission, PermissionStatus, Question, QuestionStatus, Usage,
 };
 
-use crate::outlet::Outlet;
+use crate::escape_filter::EscapeFilter;
 
 /// Prints events and adds up what they cost.
 #[derive(Debug, Default)]
@@ -27,14 +27,14 @@ pub(crate) struct Timeline {
 
 /// One line for a person.
 #[derive(Debug, PartialEq, Eq)]
-struct Line {
+struct TimelineLine {
     colour: &'static str,
     mark: &'static str,
     label: &'static str,
     text: String,
 }
 
-impl Line {
+impl TimelineLine {
     fn new(colour: &'static str, mark: &'static str, label: &'static str, text: impl Into<String>) -> Self {
         Self { colour, mark, label, text: text.into() }
     }
@@ -62,14 +62,14 @@ impl Timeline {
     pub(crate) fn show_all(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
         let mut shown = self.lines(&event.draft.body);
         if shown.is_empty() {
-            shown.push(Line::new(DIM, "·", "event", format!("{} {}", event.sequence, kind(event))));
+            shown.push(TimelineLine::new(DIM, "·", "event", format!("{} {}", event.sequence, kind(event))));
         }
         self.print(event, shown, to)
     }
 
     /// A call is shown when it starts, so that it stands before what comes of it. With some agents its arguments come
     /// later: they are shown with its end.
-    fn lines(&mut self, body: &EventBody) -> Vec<Line> {
+    fn lines(&mut self, body: &EventBody) -> Vec<TimelineLine> {
         match body {
             EventBody::ItemStarted(event) => match arguments(&event.item) {
                 Some(known) => {
@@ -83,7 +83,7 @@ impl Timeline {
         }
     }
 
-    fn completed(&mut self, done: &Item) -> Vec<Line> {
+    fn completed(&mut self, done: &Item) -> Vec<TimelineLine> {
         let known = self.called.remove(&done.item_id);
         // What a sub-agent says is among no words.
         let spoken = self.beside_words && done.kind == ItemKind::Message && done.role == Some(ItemRole::Assistant);
@@ -95,11 +95,11 @@ impl Timeline {
             _ => true,
         });
         let later = known.and_then(|known| arguments(done).filter(|now| is_empty(&known) && !is_empty(now)));
-        let input = later.map(|now| Line::new(DIM, "│", "input", of_call(now)));
+        let input = later.map(|now| TimelineLine::new(DIM, "│", "input", of_call(now)));
         input.into_iter().chain(item(&rest)).collect()
     }
 
-    fn print(&mut self, event: &Event, lines: Vec<Line>, to: &mut dyn Write) -> io::Result<()> {
+    fn print(&mut self, event: &Event, lines: Vec<TimelineLine>, to: &mut dyn Write) -> io::Result<()> {
         self.count(&event.draft.body);
         let now: Option<jiff::Timestamp> = event.time.parse().ok();
         let started = *self.started.get_or_insert(now.unwrap_or_default());
@@ -107,7 +107,7 @@ impl Timeline {
         for line in lines {
             let mut text = line.text.lines().filter(|text| !text.trim().is_empty());
             let first = text.next().unwrap_or_default();
-            let Line { colour, mark, label, .. } = line;
+            let TimelineLine { colour, mark, label, .. } = line;
             writeln!(to, "{DIM}{seconds:>6.2}\x1b[0m  {colour}{mark} {label:<11}\x1b[0m {}", clean(first))?;
             for more in text {
                 writeln!(to, "{:>22}{}", "", clean(more))?;
@@ -146,24 +146,29 @@ fn dollars(picos: i64) -> String {
     format!("{}.{:04}", units / 10_000, units % 10_000)
 }
 
-fn lines(body: &EventBody) -> Vec<Line> {
+fn lines(body: &EventBody) -> Vec<TimelineLine> {
     match body {
         EventBody::ItemCompleted(event) => item(&event.item),
         EventBody::PermissionRequested(permission) => {
-            vec![Line::new(YELLOW, "?", "permission", asked(permission))]
+            vec![TimelineLine::new(YELLOW, "?", "permission", asked(permission))]
         }
         EventBody::PermissionResolved(permission) => vec![resolved(permission)],
         EventBody::QuestionRequested(question) => {
-            vec![Line::new(YELLOW, "?", "question", format!("{} ({})", question.prompt, question.options.join(" · ")))]
+            vec![TimelineLine::new(
+                YELLOW,
+                "?",
+                "question",
+                format!("{} ({})", question.prompt, question.options.join(" · ")),
+            )]
         }
         EventBody::QuestionResolved(question) => vec![answered(question)],
         EventBody::EgressDenied(connection) => vec![denied(connection)],
-        EventBody::Error(error) => vec![Line::new(RED, "✖", "error", &error.message)],
-        EventBody::BudgetExceeded(exceeded) => vec![Line::new(RED, "✖", "budget", &exceeded.message)],
+        EventBody::Error(error) => vec![TimelineLine::new(RED, "✖", "error", &error.message)],
+        EventBody::BudgetExceeded(exceeded) => vec![TimelineLine::new(RED, "✖", "budget", &exceeded.message)],
         EventBody::SessionRecovered(recovered) => {
-            vec![Line::new(YELLOW, "↺", "recovered", recovered.interrupted.join(", "))]
+            vec![TimelineLine::new(YELLOW, "↺", "recovered", recovered.interrupted.join(", "))]
         }
-        EventBody::AgentUnparsed(unparsed) => vec![Line::new(YELLOW, "~", "unparsed", &unparsed.error)],
+        EventBody::AgentUnparsed(unparsed) => vec![TimelineLine::new(YELLOW, "~", "unparsed", &unparsed.error)],
         _ => Vec::new(),
     }
 }
@@ -180,7 +185,7 @@ fn is_empty(arguments: &str) -> bool {
     matches!(arguments, "" | "{}" | "null")
 }
 
-fn item(item: &Item) -> Vec<Line> {
+fn item(item: &Item) -> Vec<TimelineLine> {
     if item.kind == ItemKind::Message && item.role == Some(ItemRole::User) {
         return Vec::new();
     }
@@ -188,22 +193,22 @@ fn item(item: &Item) -> Vec<Line> {
     item.content.iter().map(|part| content(part, failed)).collect()
 }
 
-fn content(part: &ContentPart, failed: bool) -> Line {
+fn content(part: &ContentPart, failed: bool) -> TimelineLine {
     match part {
-        ContentPart::Text { text } => Line::new(GREEN, "●", "assistant", text),
-        ContentPart::Reasoning { text, .. } => Line::new(DIM, "∴", "thinking", text),
-        ContentPart::ToolCall { name, arguments, .. } => Line::new(BLUE, "▶", "tool", call(name, arguments)),
-        ContentPart::ToolResult { output, .. } if failed => Line::new(RED, "✖", "failed", shortened(output)),
-        ContentPart::ToolResult { output, .. } => Line::new(DIM, "│", "result", shortened(output)),
-        ContentPart::FileRef { path, action: FileAction::Read, .. } => Line::new(DIM, "○", "read", path),
+        ContentPart::Text { text } => TimelineLine::new(GREEN, "●", "assistant", text),
+        ContentPart::Reasoning { text, .. } => TimelineLine::new(DIM, "∴", "thinking", text),
+        ContentPart::ToolCall { name, arguments, .. } => TimelineLine::new(BLUE, "▶", "tool", call(name, arguments)),
+        ContentPart::ToolResult { output, .. } if failed => TimelineLine::new(RED, "✖", "failed", shortened(output)),
+        ContentPart::ToolResult { output, .. } => TimelineLine::new(DIM, "│", "result", shortened(output)),
+        ContentPart::FileRef { path, action: FileAction::Read, .. } => TimelineLine::new(DIM, "○", "read", path),
         ContentPart::FileRef { path, diff, .. } => {
-            Line::new(BLUE, "✎", "write", format!("{path}{}", counts(diff.as_deref())))
+            TimelineLine::new(BLUE, "✎", "write", format!("{path}{}", counts(diff.as_deref())))
         }
-        ContentPart::Image { path, .. } => Line::new(BLUE, "▣", "image", path),
+        ContentPart::Image { path, .. } => TimelineLine::new(BLUE, "▣", "image", path),
         ContentPart::Status { label, detail } => {
-            Line::new(DIM, "·", "status", format!("{label} {}", detail.as_deref().unwrap_or_default()))
+            TimelineLine::new(DIM, "·", "status", format!("{label} {}", detail.as_deref().unwrap_or_default()))
         }
-        ContentPart::Json { json } => Line::new(DIM, "·", "data", shortened(&json.to_string())),
+        ContentPart::Json { json } => TimelineLine::new(DIM, "·", "data", shortened(&json.to_string())),
     }
 }
 
@@ -238,26 +243,30 @@ fn asked(permission: &Permission) -> String {
     }
 }
 
-fn resolved(permission: &Permission) -> Line {
+fn resolved(permission: &Permission) -> TimelineLine {
     let reason = permission.metadata.as_ref().and_then(|data| data.get("reason")).and_then(|reason| reason.as_str());
     let because = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     match permission.status {
-        PermissionStatus::Accept => Line::new(GREEN, "✓", "allowed", format!("once{because}")),
-        PermissionStatus::AcceptForSession => Line::new(GREEN, "✓", "allowed", format!("for this session{because}")),
-        _ => Line::new(RED, "✗", "refused", format!("{}{because}", permission.action)),
+        PermissionStatus::Accept => TimelineLine::new(GREEN, "✓", "allowed", format!("once{because}")),
+        PermissionStatus::AcceptForSession => {
+            TimelineLine::new(GREEN, "✓", "allowed", format!("for this session{because}"))
+        }
+        _ => TimelineLine::new(RED, "✗", "refused", format!("{}{because}", permission.action)),
     }
 }
 
-fn answered(question: &Question) -> Line {
+fn answered(question: &Question) -> TimelineLine {
     match question.status {
-        QuestionStatus::Answered => Line::new(GREEN, "✓", "answered", question.response.as_deref().unwrap_or_default()),
-        _ => Line::new(RED, "✗", "unanswered", &question.prompt),
+        QuestionStatus::Answered => {
+            TimelineLine::new(GREEN, "✓", "answered", question.response.as_deref().unwrap_or_default())
+        }
+        _ => TimelineLine::new(RED, "✗", "unanswered", &question.prompt),
     }
 }
 
-fn denied(connection: &EgressConnection) -> Line {
+fn denied(connection: &EgressConnection) -> TimelineLine {
     let EgressConnection { host, port, rule, .. } = connection;
-    Line::new(RED, "⛔", "denied", format!("connection to {host}:{port} ({rule})"))
+    TimelineLine::new(RED, "⛔", "denied", format!("connection to {host}:{port} ({rule})"))
 }
 
 /// A few lines of what may be long.
@@ -274,7 +283,7 @@ fn shortened(text: &str) -> String {
 
 /// Without what would command a terminal.
 pub(crate) fn clean(text: &str) -> String {
-    String::from_utf8_lossy(&Outlet::default().pass(text.as_bytes())).into_owned()
+    String::from_utf8_lossy(&EscapeFilter::default().pass(text.as_bytes())).into_owned()
 }
 
 #[cfg(test)]

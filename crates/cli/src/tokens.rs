@@ -19,7 +19,7 @@ use crate::args::parse_lifetime;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::table::{Table, print, print_json};
+use crate::table::{TextTable, print, print_json};
 
 /// What every token starts with, so that a leaked one can be recognised.
 const TOKEN_PREFIX: &str = "viv_api_";
@@ -27,7 +27,7 @@ const TOKEN_PREFIX: &str = "viv_api_";
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokensCommand {
     /// Make a token; it is shown once
-    Create(CreateArguments),
+    Create(CreateTokenArguments),
     /// Which tokens there are
     Ls,
     /// Make a token open nothing any more
@@ -38,7 +38,7 @@ pub(crate) enum TokensCommand {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct CreateArguments {
+pub(crate) struct CreateTokenArguments {
     /// What it is good for; may be given more than once
     #[arg(long = "scope", value_enum, required = true)]
     scopes: Vec<ScopeWord>,
@@ -98,7 +98,7 @@ fn unreadable(error: &dyn std::error::Error) -> Failure {
     Failure::new(ProblemCode::Internal, "the tokens cannot be kept or read").because(error)
 }
 
-fn create(tokens: &TokenStore, arguments: CreateArguments, json: bool) -> Result<(), Failure> {
+fn create(tokens: &TokenStore, arguments: CreateTokenArguments, json: bool) -> Result<(), Failure> {
     let (token, text) = SessionToken::issue_as(TOKEN_PREFIX);
     let id = format!("tok_{}", &Uuid::new_v4().simple().to_string()[..12]);
     let scopes = arguments.scopes.into_iter().map(|word| TokenScope::from(word).as_str().to_owned()).collect();
@@ -129,7 +129,7 @@ fn list(tokens: &[TokenRecord], json: bool) -> Result<(), Failure> {
         ]
     };
     let head = ["ID", "NAME", "SCOPES", "EXPIRES", "STATE"];
-    print(&Table { head, rows: tokens.iter().map(cells).collect() }.text())
+    print(&TextTable { head, rows: tokens.iter().map(cells).collect() }.text())
 }
 
 fn state(token: &TokenRecord, now_ms: i64) -> &'static str {

@@ -15,32 +15,32 @@ use protocol::ProblemCode;
 use session::UpstreamRegistry;
 use store::{SessionIndex, SystemClock};
 
-use crate::config::{Config, ContentWord, EnvUpstream, Kind, UpstreamSection};
+use crate::config::{Config, ContentWord, EnvUpstream, UpstreamKind, UpstreamSection};
 use crate::failure::Failure;
 use crate::host;
 
-pub(crate) use notice::Notice;
+pub(crate) use notice::ModelNotice;
 
 /// The upstream that sessions talk to: of the `--env-file`, else the configured one, else the built-in model.
-pub(crate) fn chosen(config: &Config) -> Result<Arc<dyn Upstream>, Failure> {
+pub(crate) fn default_upstream(config: &Config) -> Result<Arc<dyn Upstream>, Failure> {
     if let Some(EnvUpstream { name, section }) = &config.env_upstream {
         return of_section(config, name, section);
     }
     match &config.file.model.upstream {
-        Some(name) => named(config, name),
+        Some(name) => find_upstream(config, name),
         None => Ok(Arc::new(scripted(config, config.file.model.script.as_deref())?)),
     }
 }
 
 /// Those that a session can name: the configured ones.
-pub(crate) fn nameable(config: &Config) -> UpstreamRegistry {
+pub(crate) fn upstream_registry(config: &Config) -> UpstreamRegistry {
     let known = config.clone();
     let names = config.file.upstreams.keys().cloned().collect();
-    UpstreamRegistry::new(names, move |name| named(&known, name).map_err(|failure| failure.to_string()))
+    UpstreamRegistry::new(names, move |name| find_upstream(&known, name).map_err(|failure| failure.to_string()))
 }
 
 /// The upstream of this name.
-pub(crate) fn named(config: &Config, name: &str) -> Result<Arc<dyn Upstream>, Failure> {
+pub(crate) fn find_upstream(config: &Config, name: &str) -> Result<Arc<dyn Upstream>, Failure> {
     let section = config.file.upstreams.get(name).ok_or_else(|| {
         let known = config.file.upstreams.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         let known = if known.is_empty() { "none".to_owned() } else { known };
@@ -50,7 +50,7 @@ pub(crate) fn named(config: &Config, name: &str) -> Result<Arc<dyn Upstream>, Fa
 }
 
 fn of_section(config: &Config, name: &str, section: &UpstreamSection) -> Result<Arc<dyn Upstream>, Failure> {
-    if section.kind == Kind::Replay {
+    if section.kind == UpstreamKind::Replay {
         return Ok(Arc::new(recorded(config, name, section)?));
     }
     if section.session.is_some() {
@@ -85,7 +85,7 @@ fn of_section(config: &Config, name: &str, section: &UpstreamSection) -> Result<
     }
     let vendor = VendorUpstream::new(vendor);
     Ok(Arc::new(vendor.map_err(|error| {
-        Failure::of(ProblemCode::ConfigInvalid, &error)
+        Failure::from_error(ProblemCode::ConfigInvalid, &error)
             .help(format!("edit {}", config.data_dir.join("viv.toml").display()))
     })?))
 }
@@ -98,14 +98,14 @@ fn trust(config: &Config, name: &str, roots: &Path, vendor: &mut VendorConfig) -
 }
 
 /// Whose API it is, and the vendor's own address where there is one.
-pub(crate) fn vendor(kind: Kind) -> Option<(VendorKind, Option<&'static str>)> {
+pub(crate) fn vendor(kind: UpstreamKind) -> Option<(VendorKind, Option<&'static str>)> {
     Some(match kind {
-        Kind::Anthropic => (VendorKind::Anthropic, Some("https://api.anthropic.com")),
-        Kind::Openai => (VendorKind::Openai, Some("https://api.openai.com/v1")),
-        Kind::Gemini => (VendorKind::Gemini, Some("https://generativelanguage.googleapis.com")),
-        Kind::OpenaiCompatible => (VendorKind::OpenaiCompatible, None),
-        Kind::Litellm => (VendorKind::Litellm, None),
-        Kind::Scripted | Kind::Replay => return None,
+        UpstreamKind::Anthropic => (VendorKind::Anthropic, Some("https://api.anthropic.com")),
+        UpstreamKind::Openai => (VendorKind::Openai, Some("https://api.openai.com/v1")),
+        UpstreamKind::Gemini => (VendorKind::Gemini, Some("https://generativelanguage.googleapis.com")),
+        UpstreamKind::OpenaiCompatible => (VendorKind::OpenaiCompatible, None),
+        UpstreamKind::Litellm => (VendorKind::Litellm, None),
+        UpstreamKind::Scripted | UpstreamKind::Replay => return None,
     })
 }
 
@@ -116,12 +116,12 @@ fn recorded(config: &Config, name: &str, section: &UpstreamSection) -> Result<Re
     let directory = host::data_dir(config)?;
     let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
     let session = index.find(reference)?.info.session_id;
-    ReplayUpstream::of(&directory, &session, normal(config)?)
-        .map_err(|error| Failure::of(ProblemCode::ReplayImpossible, &error))
+    ReplayUpstream::of(&directory, &session, request_normalizer(config)?)
+        .map_err(|error| Failure::from_error(ProblemCode::ReplayImpossible, &error))
 }
 
 /// What is put aside when a request is looked up in a recording.
-pub(crate) fn normal(config: &Config) -> Result<RequestNormalizer, Failure> {
+pub(crate) fn request_normalizer(config: &Config) -> Result<RequestNormalizer, Failure> {
     let normal = RequestNormalizer::new(&config.file.replay.ignore);
     let normal = normal.map_err(|error| config.wrong("replay.ignore", &error.to_string()).because(&error.source))?;
     Ok(match config.file.record.content {
@@ -132,7 +132,8 @@ pub(crate) fn normal(config: &Config) -> Result<RequestNormalizer, Failure> {
 
 fn scripted(config: &Config, script: Option<&Path>) -> Result<ScriptedUpstream, Failure> {
     let invalid = |error: &gateway::ModelScriptError| {
-        Failure::of(ProblemCode::ConfigInvalid, error).help("see docs/scripted-model.md for the language of scripts")
+        Failure::from_error(ProblemCode::ConfigInvalid, error)
+            .help("see docs/scripted-model.md for the language of scripts")
     };
     let Some(path) = script else { return ScriptedUpstream::demo().map_err(|error| invalid(&error)) };
     let path = config.path(path);

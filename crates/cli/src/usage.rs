@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
 use crate::money::usd;
-use crate::table::{Table, print, print_json};
+use crate::table::{TextTable, print, print_json};
 use settle::SettleCommand;
 
 #[derive(Debug, Args)]
@@ -32,12 +32,12 @@ pub(crate) struct UsageArguments {
     unknown: bool,
     /// How to print it
     #[arg(long, value_enum, default_value = "table")]
-    format: Format,
+    format: UsageFormat,
 }
 
 /// How usage is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum UsageFormat {
     /// Columns, tab-separated in a pipe
     Table,
     /// Comma-separated, with a heading
@@ -66,11 +66,11 @@ pub(crate) fn carry_out(arguments: &UsageArguments, config: &Config, json: bool)
         return Ok(ExitCode::SUCCESS);
     }
     let table = table(arguments.by, &rows);
-    print(&if arguments.format == Format::Csv { table.csv() } else { table.text() })?;
+    print(&if arguments.format == UsageFormat::Csv { table.csv() } else { table.text() })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn list_unknown(calls: &[UnknownCall], format: Format, json: bool) -> Result<ExitCode, Failure> {
+fn list_unknown(calls: &[UnknownCall], format: UsageFormat, json: bool) -> Result<ExitCode, Failure> {
     let held_since = |call: &UnknownCall| {
         Timestamp::from_millisecond(call.created_ms).map_or_else(|_| String::new(), |time| time.to_string())
     };
@@ -94,12 +94,12 @@ fn list_unknown(calls: &[UnknownCall], format: Format, json: bool) -> Result<Exi
         ]
     };
     let head = ["CALL", "SESSION", "ACCOUNT", "MODEL", "HELD USD", "HELD SINCE", "REASON"];
-    let table = Table { head, rows: calls.iter().map(row).collect() };
-    print(&if format == Format::Csv { table.csv() } else { table.text() })?;
+    let table = TextTable { head, rows: calls.iter().map(row).collect() };
+    print(&if format == UsageFormat::Csv { table.csv() } else { table.text() })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(by: UsageGrouping, rows: &[UsageRow]) -> Table<10> {
+fn table(by: UsageGrouping, rows: &[UsageRow]) -> TextTable<10> {
     let name = match by {
         UsageGrouping::Session => "SESSION",
         UsageGrouping::Account => "ACCOUNT",
@@ -125,7 +125,7 @@ fn table(by: UsageGrouping, rows: &[UsageRow]) -> Table<10> {
             row.unknown.to_string(),
         ]
     };
-    Table { head, rows: rows.iter().map(cells).collect() }
+    TextTable { head, rows: rows.iter().map(cells).collect() }
 }
 
 fn as_json(row: &UsageRow) -> serde_json::Value {

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use ::agents::NpmPackage;
 use protocol::ProblemCode;
 
-use super::manifest::Manifest;
-use super::progress::{Progress, megabytes, size};
-use super::shelf::Place;
-use super::{Wanted, npm, wanted};
+use super::install_folder::InstallFolder;
+use super::manifest::InstallManifest;
+use super::progress::{InstallProgress, megabytes, size};
+use super::{AgentSpec, agent_spec, npm};
 use crate::failure::Failure;
 
 /// What is there now.
-pub(super) struct Installed {
+pub(super) struct InstallResult {
     pub(super) name: &'static str,
     pub(super) version: String,
     pub(super) folder: PathBuf,
@@ -25,18 +25,18 @@ pub(super) struct Installed {
 }
 
 /// Installs what is missing of an agent: itself, and Node where it needs that.
-pub(super) fn ensure(root: &Path, wanted: &Wanted, cache: Option<&Path>) -> Result<Vec<Installed>, Failure> {
+pub(super) fn ensure(root: &Path, wanted: &AgentSpec, cache: Option<&Path>) -> Result<Vec<InstallResult>, Failure> {
     let Some(package) = wanted.package() else { return Ok(Vec::new()) };
-    let place = Place::of_agent(root, wanted.agent.id(), package);
+    let place = InstallFolder::of_agent(root, wanted.agent.id(), package);
     let mut installed = vec![ensure_version(&place, wanted.version.as_deref(), cache)?];
     if package.needs_node {
-        installed.push(ensure_version(&Place::of_node(root), None, cache)?);
+        installed.push(ensure_version(&InstallFolder::of_node(root), None, cache)?);
     }
     Ok(installed)
 }
 
 /// Says what is there now.
-pub(super) fn tell(installed: &[Installed]) {
+pub(super) fn tell(installed: &[InstallResult]) {
     for one in installed {
         let (name, version) = (one.name, &one.version);
         if one.was_there {
@@ -47,11 +47,15 @@ pub(super) fn tell(installed: &[Installed]) {
     }
 }
 
-fn ensure_version(place: &Place, version: Option<&str>, cache: Option<&Path>) -> Result<Installed, Failure> {
+fn ensure_version(
+    place: &InstallFolder,
+    version: Option<&str>,
+    cache: Option<&Path>,
+) -> Result<InstallResult, Failure> {
     let version = version.unwrap_or(place.package.version);
     let found = |version: String, was_there| {
         let folder = place.version(&version);
-        Installed { name: place.name, version, folder, was_there }
+        InstallResult { name: place.name, version, folder, was_there }
     };
     // A folder that can be seen is complete: no lock is needed to find one.
     if place.version(version).is_dir() {
@@ -77,14 +81,19 @@ fn ensure_version(place: &Place, version: Option<&str>, cache: Option<&Path>) ->
 }
 
 /// Fetches a version into `folder` and checks that it is what was meant.
-fn fetch(place: &Place, version: &str, folder: &Path, cache: Option<&Path>) -> Result<Manifest, Failure> {
+fn fetch(
+    place: &InstallFolder,
+    version: &str,
+    folder: &Path,
+    cache: Option<&Path>,
+) -> Result<InstallManifest, Failure> {
     std::fs::DirBuilder::new().mode(0o755).create(folder).map_err(not_kept)?;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).map_err(not_kept)?;
     let package = place.package;
-    let progress = Progress::begin(format!("{} {version}", place.name));
+    let progress = InstallProgress::begin(format!("{} {version}", place.name));
     npm::install(folder, &format!("{}@{version}", package.npm), cache, progress)?;
     let now = jiff::Timestamp::now().to_string();
-    let manifest = Manifest::from_lock(folder, place.name, package.npm, now).ok_or_else(|| {
+    let manifest = InstallManifest::from_lock(folder, place.name, package.npm, now).ok_or_else(|| {
         Failure::new(ProblemCode::InstallFailed, format!("npm left no hash of every package of `{}`", package.npm))
     })?;
     check(package, &manifest, folder)?;
@@ -92,9 +101,9 @@ fn fetch(place: &Place, version: &str, folder: &Path, cache: Option<&Path>) -> R
     Ok(manifest)
 }
 
-fn check(package: &NpmPackage, manifest: &Manifest, folder: &Path) -> Result<(), Failure> {
+fn check(package: &NpmPackage, manifest: &InstallManifest, folder: &Path) -> Result<(), Failure> {
     let (name, version) = (package.npm, &manifest.version);
-    if !wanted::is_version(version) {
+    if !agent_spec::is_version(version) {
         return Err(Failure::new(ProblemCode::InstallFailed, format!("`{version}` is no version of `{name}`")));
     }
     if version == package.version && manifest.integrity != package.integrity {

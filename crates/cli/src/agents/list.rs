@@ -10,7 +10,7 @@ use protocol::ProblemCode;
 use serde_json::{Value, json};
 use store::{DataDir, DriftRecord, SessionIndex, SystemClock};
 
-use super::shelf::Place;
+use super::install_folder::InstallFolder;
 use crate::failure::Failure;
 
 /// Prints the list.
@@ -37,7 +37,7 @@ fn drift(data: &DataDir) -> Result<Vec<DriftRecord>, Failure> {
 
 fn versions(root: &Path, agent: &dyn Agent) -> Vec<String> {
     let Some(package) = agent.package() else { return Vec::new() };
-    let installed = Place::of_agent(root, agent.id(), package).installed();
+    let installed = InstallFolder::of_agent(root, agent.id(), package).installed();
     installed.into_iter().map(|manifest| manifest.version).collect()
 }
 

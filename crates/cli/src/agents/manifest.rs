@@ -12,7 +12,7 @@ const LOCK: &str = "package-lock.json";
 
 /// What was installed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Manifest {
+pub(super) struct InstallManifest {
     pub(super) name: String,
     pub(super) package: String,
     pub(super) version: String,
@@ -20,30 +20,30 @@ pub(super) struct Manifest {
     pub(super) integrity: String,
     pub(super) installed_at: String,
     /// Everything that came with it, itself included.
-    pub(super) packages: Vec<Part>,
+    pub(super) packages: Vec<InstalledPackage>,
 }
 
 /// One package of an installation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Part {
+pub(super) struct InstalledPackage {
     /// Its folder.
     pub(super) path: String,
     pub(super) version: String,
     pub(super) integrity: String,
 }
 
-impl Manifest {
+impl InstallManifest {
     /// Reads what npm left in `folder` about `package`; nothing where it has no hash of it.
     pub(super) fn from_lock(folder: &Path, name: &str, package: &str, installed_at: String) -> Option<Self> {
         let lock = std::fs::read(folder.join(LOCK)).ok()?;
         let lock: Value = serde_json::from_slice(&lock).ok()?;
         let listed = lock.get("packages")?.as_object()?;
         // Packages for other systems are listed and were not installed.
-        let packages: Vec<Part> = (listed.iter())
+        let packages: Vec<InstalledPackage> = (listed.iter())
             .filter(|(path, _)| !path.is_empty() && folder.join(path).is_dir())
             .map(|(path, entry)| {
                 let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-                Part { path: path.clone(), version: text("version"), integrity: text("integrity") }
+                InstalledPackage { path: path.clone(), version: text("version"), integrity: text("integrity") }
             })
             .collect();
         let own = packages.iter().find(|part| part.path == format!("node_modules/{package}"))?;
@@ -84,16 +84,16 @@ mod tests {
                 "node_modules/@x/y":{"version":"1.2.3","integrity":"sha512-a"},
                 "node_modules/@x/y-darwin":{"version":"1.2.3","integrity":"sha512-b"}}}"#,
         );
-        let manifest = Manifest::from_lock(folder.path(), "y", "@x/y", "now".into()).unwrap();
+        let manifest = InstallManifest::from_lock(folder.path(), "y", "@x/y", "now".into()).unwrap();
         assert_eq!((&*manifest.version, &*manifest.integrity, manifest.packages.len()), ("1.2.3", "sha512-a", 1));
         manifest.write(folder.path()).unwrap();
-        assert_eq!(Manifest::read(folder.path()), Some(manifest));
+        assert_eq!(InstallManifest::read(folder.path()), Some(manifest));
     }
 
     #[test]
     fn what_has_no_hash_is_not_installed() {
         let unhashed = folder(r#"{"packages":{"node_modules/@x/y":{"version":"1.2.3"}}}"#);
-        assert_eq!(Manifest::from_lock(unhashed.path(), "y", "@x/y", "now".into()), None);
-        assert_eq!(Manifest::from_lock(folder("{}").path(), "y", "@x/y", "now".into()), None);
+        assert_eq!(InstallManifest::from_lock(unhashed.path(), "y", "@x/y", "now".into()), None);
+        assert_eq!(InstallManifest::from_lock(folder("{}").path(), "y", "@x/y", "now".into()), None);
     }
 }

@@ -9,14 +9,19 @@ use std::process::{Command, Stdio};
 
 use protocol::ProblemCode;
 
-use super::progress::Progress;
+use super::progress::InstallProgress;
 use crate::failure::Failure;
 
 /// Lines of npm's own words that are shown when it failed.
 const LAST_WORDS: usize = 12;
 
 /// Installs `package`, as `name@version`, into the empty `folder`.
-pub(super) fn install(folder: &Path, package: &str, cache: Option<&Path>, progress: Progress) -> Result<(), Failure> {
+pub(super) fn install(
+    folder: &Path,
+    package: &str,
+    cache: Option<&Path>,
+    progress: InstallProgress,
+) -> Result<(), Failure> {
     // Without a package of its own here npm would look for one in the folders above.
     std::fs::write(folder.join("package.json"), "{\"private\":true}\n")
         .map_err(|error| Failure::new(ProblemCode::InstallFailed, "cannot write the installation").because(&error))?;

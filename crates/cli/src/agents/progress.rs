@@ -10,12 +10,12 @@ const TICK: Duration = Duration::from_millis(250);
 const FRAMES: [char; 8] = ['⣾', '⣽', '⣻', '⢿', '⡿', '⣟', '⣯', '⣷'];
 
 /// What is told while something is installed.
-pub(super) struct Progress {
+pub(super) struct InstallProgress {
     what: String,
     started: Instant,
 }
 
-impl Progress {
+impl InstallProgress {
     /// Says what begins.
     pub(super) fn begin(what: String) -> Self {
         if !std::io::stderr().is_terminal() {

@@ -7,19 +7,19 @@ use std::process::ExitCode;
 use protocol::ProblemCode;
 use serde_json::json;
 
-use super::Wanted;
-use super::manifest::Manifest;
+use super::AgentSpec;
+use super::install_folder::{self, InstallFolder};
+use super::manifest::InstallManifest;
 use super::progress::{megabytes, size};
-use super::shelf::{self, Place};
 use crate::failure::Failure;
 
 /// `viv agents show`.
-pub(super) fn print(root: &Path, wanted: &Wanted, json: bool) -> Result<ExitCode, Failure> {
+pub(super) fn print(root: &Path, wanted: &AgentSpec, json: bool) -> Result<ExitCode, Failure> {
     let Some(place) = place(root, wanted) else { return built_in(wanted) };
-    let asked = |manifest: &Manifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
-    let manifests: Vec<Manifest> = place.installed().into_iter().filter(asked).collect();
+    let asked = |manifest: &InstallManifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
+    let manifests: Vec<InstallManifest> = place.installed().into_iter().filter(asked).collect();
     if manifests.is_empty() {
-        return Err(shelf::not_installed(wanted));
+        return Err(install_folder::not_installed(wanted));
     }
     if json {
         return write(&serde_json::to_string_pretty(&manifests).unwrap_or_default());
@@ -37,9 +37,9 @@ pub(super) fn print(root: &Path, wanted: &Wanted, json: bool) -> Result<ExitCode
 }
 
 /// `viv agents path`.
-pub(super) fn print_path(root: &Path, wanted: &Wanted, json: bool) -> Result<ExitCode, Failure> {
+pub(super) fn print_path(root: &Path, wanted: &AgentSpec, json: bool) -> Result<ExitCode, Failure> {
     let Some(package) = wanted.package() else { return built_in(wanted) };
-    let found = shelf::find(root, wanted).ok_or_else(|| shelf::not_installed(wanted))?;
+    let found = install_folder::find(root, wanted).ok_or_else(|| install_folder::not_installed(wanted))?;
     let program = found.program.join("node_modules").join(package.program);
     if json {
         return write(&json!({"path": program, "node": found.node.filter(|_| package.needs_node)}).to_string());
@@ -48,15 +48,15 @@ pub(super) fn print_path(root: &Path, wanted: &Wanted, json: bool) -> Result<Exi
 }
 
 /// `viv agents rm`.
-pub(super) fn remove(root: &Path, wanted: &Wanted) -> Result<ExitCode, Failure> {
+pub(super) fn remove(root: &Path, wanted: &AgentSpec) -> Result<ExitCode, Failure> {
     let Some(place) = place(root, wanted) else { return built_in(wanted) };
     let _lock = place.lock()?;
-    let asked = |manifest: &Manifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
-    let versions: Vec<Manifest> = place.installed().into_iter().filter(asked).collect();
+    let asked = |manifest: &InstallManifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
+    let versions: Vec<InstallManifest> = place.installed().into_iter().filter(asked).collect();
     if versions.is_empty() {
-        return Err(shelf::not_installed(wanted));
+        return Err(install_folder::not_installed(wanted));
     }
-    for Manifest { version, .. } in versions {
+    for InstallManifest { version, .. } in versions {
         let hidden = place.folder.join(format!(".{version}"));
         // Hidden first: half a version must never be found.
         let removed = std::fs::rename(place.version(&version), &hidden).and_then(|()| std::fs::remove_dir_all(&hidden));
@@ -68,11 +68,11 @@ pub(super) fn remove(root: &Path, wanted: &Wanted) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-fn place(root: &Path, wanted: &Wanted) -> Option<Place> {
-    Some(Place::of_agent(root, wanted.agent.id(), wanted.package()?))
+fn place(root: &Path, wanted: &AgentSpec) -> Option<InstallFolder> {
+    Some(InstallFolder::of_agent(root, wanted.agent.id(), wanted.package()?))
 }
 
-fn built_in(wanted: &Wanted) -> Result<ExitCode, Failure> {
+fn built_in(wanted: &AgentSpec) -> Result<ExitCode, Failure> {
     let what = format!("agent `{wanted}` is part of viv; nothing is installed for it");
     Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv agents ls"))
 }

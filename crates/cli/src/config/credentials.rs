@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Whose API a credential opens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Provider {
+pub(crate) enum CredentialProvider {
     /// The Anthropic API.
     Anthropic,
     /// The `OpenAI` API.
@@ -22,7 +22,7 @@ pub(crate) enum Provider {
     Other(String),
 }
 
-impl Provider {
+impl CredentialProvider {
     fn named(name: &str) -> Self {
         match name {
             "anthropic" => Self::Anthropic,
@@ -47,7 +47,7 @@ impl Provider {
 
 /// What sort of credential it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Form {
+pub(crate) enum CredentialForm {
     /// A key of the API, which the gateway can use.
     Key,
     /// A person's login, which belongs to the program that made it.
@@ -56,37 +56,37 @@ pub(crate) enum Form {
 
 /// One credential.
 #[derive(Debug, Clone)]
-pub(crate) struct Credential {
-    pub(crate) provider: Provider,
-    pub(crate) form: Form,
+pub(crate) struct FoundCredential {
+    pub(crate) provider: CredentialProvider,
+    pub(crate) form: CredentialForm,
     /// Where it was found, for a person.
     pub(crate) source: String,
     pub(crate) secret: Secret,
 }
 
-const VARIABLES: &[(&str, Provider, Form)] = &[
-    ("ANTHROPIC_API_KEY", Provider::Anthropic, Form::Key),
-    ("ANTHROPIC_AUTH_TOKEN", Provider::Anthropic, Form::Login),
-    ("CLAUDE_CODE_OAUTH_TOKEN", Provider::Anthropic, Form::Login),
-    ("OPENAI_API_KEY", Provider::Openai, Form::Key),
-    ("CODEX_API_KEY", Provider::Openai, Form::Key),
-    ("GEMINI_API_KEY", Provider::Gemini, Form::Key),
-    ("GOOGLE_API_KEY", Provider::Gemini, Form::Key),
-    ("COPILOT_GITHUB_TOKEN", Provider::Github, Form::Login),
-    ("GH_TOKEN", Provider::Github, Form::Login),
-    ("GITHUB_TOKEN", Provider::Github, Form::Login),
+const VARIABLES: &[(&str, CredentialProvider, CredentialForm)] = &[
+    ("ANTHROPIC_API_KEY", CredentialProvider::Anthropic, CredentialForm::Key),
+    ("ANTHROPIC_AUTH_TOKEN", CredentialProvider::Anthropic, CredentialForm::Login),
+    ("CLAUDE_CODE_OAUTH_TOKEN", CredentialProvider::Anthropic, CredentialForm::Login),
+    ("OPENAI_API_KEY", CredentialProvider::Openai, CredentialForm::Key),
+    ("CODEX_API_KEY", CredentialProvider::Openai, CredentialForm::Key),
+    ("GEMINI_API_KEY", CredentialProvider::Gemini, CredentialForm::Key),
+    ("GOOGLE_API_KEY", CredentialProvider::Gemini, CredentialForm::Key),
+    ("COPILOT_GITHUB_TOKEN", CredentialProvider::Github, CredentialForm::Login),
+    ("GH_TOKEN", CredentialProvider::Github, CredentialForm::Login),
+    ("GITHUB_TOKEN", CredentialProvider::Github, CredentialForm::Login),
 ];
 
 /// Files of one shape: their path below the home, whose they are, where in the JSON the secret is.
-const FILES: &[(&str, &str, &str, Form)] = &[
-    (".claude.json", "anthropic", "/primaryApiKey", Form::Key),
-    (".claude/.credentials.json", "anthropic", "/claudeAiOauth/accessToken", Form::Login),
-    (".config/anthropic/configs/default.json", "anthropic", "/api_key", Form::Key),
-    (".codex/auth.json", "openai", "/OPENAI_API_KEY", Form::Key),
-    (".codex/auth.json", "openai", "/tokens/access_token", Form::Login),
-    (".gemini/oauth_creds.json", "gemini", "/access_token", Form::Login),
-    (".qwen/oauth_creds.json", "qwen", "/access_token", Form::Login),
-    (".qwen/settings.json", "qwen", "/security/auth/apiKey", Form::Key),
+const FILES: &[(&str, &str, &str, CredentialForm)] = &[
+    (".claude.json", "anthropic", "/primaryApiKey", CredentialForm::Key),
+    (".claude/.credentials.json", "anthropic", "/claudeAiOauth/accessToken", CredentialForm::Login),
+    (".config/anthropic/configs/default.json", "anthropic", "/api_key", CredentialForm::Key),
+    (".codex/auth.json", "openai", "/OPENAI_API_KEY", CredentialForm::Key),
+    (".codex/auth.json", "openai", "/tokens/access_token", CredentialForm::Login),
+    (".gemini/oauth_creds.json", "gemini", "/access_token", CredentialForm::Login),
+    (".qwen/oauth_creds.json", "qwen", "/access_token", CredentialForm::Login),
+    (".qwen/settings.json", "qwen", "/security/auth/apiKey", CredentialForm::Key),
 ];
 
 /// Files that hold one entry a provider.
@@ -99,7 +99,7 @@ const COPILOT: (&str, &str) = (".copilot/config.json", "/copilot_tokens");
 const OF_VARIABLES: &[&str] = &[".gemini/.env", ".qwen/.env", ".env"];
 
 /// Every credential there is, those of the environment first.
-pub(super) fn find(variable: impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Vec<Credential> {
+pub(super) fn find(variable: impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Vec<FoundCredential> {
     let mut found = Vec::new();
     for (name, provider, form) in VARIABLES {
         found.extend(credential(provider.clone(), *form, format!("environment {name}"), variable(name)));
@@ -109,7 +109,7 @@ pub(super) fn find(variable: impl Fn(&str) -> Option<String>, home: Option<&Path
     let Some(home) = home else { return found };
     for (path, provider, pointer, form) in FILES {
         let secret = json(&home.join(path)).and_then(|document| text(&document, pointer));
-        found.extend(credential(Provider::named(provider), *form, format!("~/{path}"), secret));
+        found.extend(credential(CredentialProvider::named(provider), *form, format!("~/{path}"), secret));
     }
     for path in BY_PROVIDER {
         found.extend(by_provider(&format!("~/{path}"), &json(&home.join(path)).unwrap_or_default()));
@@ -118,7 +118,7 @@ pub(super) fn find(variable: impl Fn(&str) -> Option<String>, home: Option<&Path
     let tokens = json(&home.join(path)).and_then(|document| document.pointer(pointer)?.as_object().cloned());
     for token in tokens.iter().flat_map(serde_json::Map::values) {
         let token = token.as_str().map(str::to_owned);
-        found.extend(credential(Provider::Github, Form::Login, format!("~/{path}"), token));
+        found.extend(credential(CredentialProvider::Github, CredentialForm::Login, format!("~/{path}"), token));
     }
     for path in OF_VARIABLES {
         let document = std::fs::read_to_string(home.join(path)).unwrap_or_default();
@@ -130,21 +130,26 @@ pub(super) fn find(variable: impl Fn(&str) -> Option<String>, home: Option<&Path
     found
 }
 
-fn by_provider(source: &str, document: &Value) -> Vec<Credential> {
+fn by_provider(source: &str, document: &Value) -> Vec<FoundCredential> {
     let entries = document.as_object().into_iter().flatten();
     let found = entries.filter_map(|(name, entry)| {
         let (form, secret) = match text(entry, "/key") {
-            Some(key) => (Form::Key, Some(key)),
-            None => (Form::Login, text(entry, "/access")),
+            Some(key) => (CredentialForm::Key, Some(key)),
+            None => (CredentialForm::Login, text(entry, "/access")),
         };
-        credential(Provider::named(name), form, source.to_owned(), secret)
+        credential(CredentialProvider::named(name), form, source.to_owned(), secret)
     });
     found.collect()
 }
 
-fn credential(provider: Provider, form: Form, source: String, secret: Option<String>) -> Option<Credential> {
+fn credential(
+    provider: CredentialProvider,
+    form: CredentialForm,
+    source: String,
+    secret: Option<String>,
+) -> Option<FoundCredential> {
     let secret = secret.filter(|secret| !secret.trim().is_empty())?;
-    Some(Credential { provider, form, source, secret: Secret::new(secret) })
+    Some(FoundCredential { provider, form, source, secret: Secret::new(secret) })
 }
 
 fn text(document: &Value, pointer: &str) -> Option<String> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use protocol::ProblemCode;
 use secret::Secret;
 
-use super::file::{Kind, UpstreamSection};
+use super::file::{UpstreamKind, UpstreamSection};
 use crate::failure::Failure;
 
 /// An upstream that stands in no configuration.
@@ -50,7 +50,7 @@ pub(super) fn missing_variable(variable: impl Fn(&str) -> Option<String>) -> Opt
 
 fn section(base_url: String, model: String, key: Option<String>) -> UpstreamSection {
     UpstreamSection {
-        kind: Kind::OpenaiCompatible,
+        kind: UpstreamKind::OpenaiCompatible,
         base_url: Some(base_url),
         key: key.map(Secret::new),
         key_file: None,

@@ -194,7 +194,7 @@ pub(crate) enum DurabilityWord {
 #[serde(deny_unknown_fields)]
 pub(crate) struct UpstreamSection {
     /// Whose API it speaks.
-    pub(crate) kind: Kind,
+    pub(crate) kind: UpstreamKind,
     /// Where it is; the vendor's own address when absent.
     pub(crate) base_url: Option<String>,
     /// Its key, written here.
@@ -236,7 +236,7 @@ pub(crate) struct UpstreamSection {
 /// Whose API an upstream speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
+pub(crate) enum UpstreamKind {
     /// The Anthropic API.
     Anthropic,
     /// The `OpenAI` API.

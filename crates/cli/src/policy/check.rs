@@ -8,11 +8,11 @@ use ::policy::{BaseLayer, PolicyError, notes};
 use protocol::ProblemCode;
 use serde_json::{Value, json};
 
-use super::{Failure, Setting, failure::show_findings, load, print_json};
+use super::{PolicyCommandError, PolicyContext, failure::show_findings, load, print_json};
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CheckArguments {
     /// Policy files
     #[arg(required = true)]
     files: Vec<PathBuf>,
@@ -20,11 +20,11 @@ pub(crate) struct Args {
 
 /// Checks every file, also after one that is wrong.
 pub(super) fn run(
-    args: &Args,
-    setting: &Setting,
+    args: &CheckArguments,
+    setting: &PolicyContext,
     out: &mut dyn Write,
     people: &mut dyn Write,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, PolicyCommandError> {
     let mut reports = Vec::new();
     let mut all_right = true;
     for file in &args.files {
@@ -34,13 +34,13 @@ pub(super) fn run(
             _ if setting.json => reports.push(report(&file.display().to_string(), &outcome)),
             Ok(base) => {
                 for note in notes(base.policy()) {
-                    writeln!(people, "note: {note}").map_err(Failure::Output)?;
+                    writeln!(people, "note: {note}").map_err(PolicyCommandError::Output)?;
                 }
-                writeln!(out, "{}: ok", file.display()).map_err(Failure::Output)?;
+                writeln!(out, "{}: ok", file.display()).map_err(PolicyCommandError::Output)?;
             }
             Err(error) => {
-                show_findings(error, people).map_err(Failure::Output)?;
-                writeln!(out, "{}: wrong", file.display()).map_err(Failure::Output)?;
+                show_findings(error, people).map_err(PolicyCommandError::Output)?;
+                writeln!(out, "{}: wrong", file.display()).map_err(PolicyCommandError::Output)?;
             }
         }
     }

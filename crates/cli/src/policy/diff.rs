@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use ::policy::{ChangeDirection, KeyChange};
 
-use super::{Failure, Setting, load, print_json};
+use super::{PolicyCommandError, PolicyContext, load, print_json};
 
 /// Findings are present, and were asked to fail.
 const FINDINGS: u8 = 9;
 
 /// Arguments of `diff`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DiffArguments {
     /// A policy file or a preset
     before: String,
     /// Another one
@@ -23,14 +23,18 @@ pub(crate) struct Args {
 }
 
 /// Prints every key that differs, and which way.
-pub(super) fn run(args: &Args, setting: &Setting, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+pub(super) fn run(
+    args: &DiffArguments,
+    setting: &PolicyContext,
+    out: &mut dyn Write,
+) -> Result<ExitCode, PolicyCommandError> {
     let (before, after) = (load::base(&args.before)?, load::base(&args.after)?);
     let changes = ::policy::diff(before.policy(), after.policy());
     if setting.json {
         print_json(out, &changes)?;
     } else {
         for change in &changes {
-            show(change, out).map_err(Failure::Output)?;
+            show(change, out).map_err(PolicyCommandError::Output)?;
         }
     }
     let wider = changes.iter().any(|change| change.direction != ChangeDirection::Narrower);

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use protocol::{PolicyEffective, PolicySentence};
 use serde_json::{Value, json};
 
-use super::{Failure, Setting, load, print_json};
+use super::{PolicyCommandError, PolicyContext, load, print_json};
 
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ExplainArguments {
     /// A policy file or a preset; what would hold in this directory when absent
     policy: Option<String>,
     /// What holds in this session instead, and by what it is kept there
@@ -21,16 +21,16 @@ pub(crate) struct Args {
 
 /// Prints one sentence a line, each with its layer and rule.
 pub(super) fn run(
-    args: &Args,
-    setting: &Setting,
+    args: &ExplainArguments,
+    setting: &PolicyContext,
     out: &mut dyn Write,
     people: &mut dyn Write,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, PolicyCommandError> {
     let session = if let Some(name) = &args.policy {
-        load::chosen(name, setting)?
+        load::named_policy(name, setting)?
     } else {
-        let (session, note) = load::unchosen(setting)?;
-        writeln!(people, "from {note}").map_err(Failure::Output)?;
+        let (session, note) = load::default_policy(setting)?;
+        writeln!(people, "from {note}").map_err(PolicyCommandError::Output)?;
         session
     };
     let sentences = ::policy::explain(&session);
@@ -39,7 +39,7 @@ pub(super) fn run(
     }
     for sentence in sentences {
         writeln!(out, "{}  [{}: {}]", sentence.text, sentence.layer, sentence.rule.location())
-            .map_err(Failure::Output)?;
+            .map_err(PolicyCommandError::Output)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use protocol::ProblemCode;
 
 /// Why a policy command could not answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum PolicyCommandError {
     /// A file cannot be read.
     #[error("cannot read `{}`", path.display())]
     Read { path: PathBuf, source: io::Error },
@@ -36,7 +36,7 @@ pub(crate) enum Failure {
     Output(#[source] io::Error),
 }
 
-impl Failure {
+impl PolicyCommandError {
     /// Stable identifier.
     pub(crate) fn code(&self) -> ProblemCode {
         match self {

@@ -11,7 +11,7 @@ use ::policy::{
     TrustedFiles, effective, resolve,
 };
 
-use super::{Failure, Setting, trust};
+use super::{PolicyCommandError, PolicyContext, trust};
 
 /// The name of a project's own policy.
 pub(super) const PROJECT_FILE: &str = "sandbox.policy.yaml";
@@ -23,9 +23,9 @@ const DEFAULT_PRESET: Preset = Preset::Balanced;
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Reads a policy text; its name is the path as it was given.
-pub(super) fn read(path: &Path) -> Result<PolicySource, Failure> {
+pub(super) fn read(path: &Path) -> Result<PolicySource, PolicyCommandError> {
     let text = File::open(path).and_then(read_bounded);
-    let text = text.map_err(|source| Failure::Read { path: path.to_owned(), source })?;
+    let text = text.map_err(|source| PolicyCommandError::Read { path: path.to_owned(), source })?;
     Ok(PolicySource::new(path.display().to_string(), text))
 }
 
@@ -46,35 +46,38 @@ pub(super) fn read_untrusted(path: &Path) -> io::Result<String> {
 }
 
 /// A base by `FILE` or `PRESET`. The name of a preset always means the preset: the file would be `./strict`.
-pub(super) fn base(name: &str) -> Result<BaseLayer, Failure> {
+pub(super) fn base(name: &str) -> Result<BaseLayer, PolicyCommandError> {
     match name.parse::<Preset>() {
         Ok(preset) => Ok(BaseLayer::preset(preset)?),
         Err(_) if Path::new(name).exists() || name.contains(['/', '.']) => {
             Ok(BaseLayer::read(&read(Path::new(name))?)?)
         }
-        Err(source) => Err(Failure::NoPolicy { name: name.to_owned(), source }),
+        Err(source) => Err(PolicyCommandError::NoPolicy { name: name.to_owned(), source }),
     }
 }
 
 /// The built-in rules, with the organisation's on top where there are any.
-pub(crate) fn ceiling(setting: &Setting) -> Result<CeilingLayer, Failure> {
+pub(crate) fn ceiling(setting: &PolicyContext) -> Result<CeilingLayer, PolicyCommandError> {
     let built_in = CeilingLayer::built_in()?;
     match fs::read_to_string(&setting.organisation_file) {
         Ok(text) => Ok(built_in.and(&PolicySource::new(setting.organisation_file.display().to_string(), text))?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(built_in),
         // A rule that is there and cannot be read must not be taken for one that is not there.
-        Err(source) => Err(Failure::Read { path: setting.organisation_file.clone(), source }),
+        Err(source) => Err(PolicyCommandError::Read { path: setting.organisation_file.clone(), source }),
     }
 }
 
 /// What a session under the policy `name` may do.
-pub(super) fn chosen(name: &str, setting: &Setting) -> Result<EffectivePolicy, Failure> {
+pub(super) fn named_policy(name: &str, setting: &PolicyContext) -> Result<EffectivePolicy, PolicyCommandError> {
     Ok(effective(&ceiling(setting)?, &base(name)?, &[]))
 }
 
 /// The same in a project, whose file narrows it as long as nobody trusts it.
-pub(super) fn chosen_in_project(name: &str, setting: &Setting) -> Result<EffectivePolicy, Failure> {
-    let policy = chosen(name, setting)?;
+pub(super) fn named_policy_in_project(
+    name: &str,
+    setting: &PolicyContext,
+) -> Result<EffectivePolicy, PolicyCommandError> {
+    let policy = named_policy(name, setting)?;
     match project_file(setting)? {
         // Whoever names the project's file has chosen it: it is the base, and narrows nothing beside itself.
         Some((path, _)) if fs::canonicalize(name).is_ok_and(|named| named == path) => Ok(policy),
@@ -88,8 +91,8 @@ pub(super) fn chosen_in_project(name: &str, setting: &Setting) -> Result<Effecti
 /// What the project's file leaves of a policy that somebody else chose, whoever trusts the file: it is wider in nothing.
 pub(crate) fn narrowed_by_project(
     policy: &Arc<EffectivePolicy>,
-    setting: &Setting,
-) -> Result<Arc<EffectivePolicy>, Failure> {
+    setting: &PolicyContext,
+) -> Result<Arc<EffectivePolicy>, PolicyCommandError> {
     let Some((path, source)) = project_file(setting)? else { return Ok(policy.clone()) };
     let narrowing = NarrowingLayer::read(&source)?;
     Ok(Arc::new(match trust_in(setting, &path, &source)? {
@@ -99,13 +102,13 @@ pub(crate) fn narrowed_by_project(
     }))
 }
 
-fn trust_in(setting: &Setting, path: &Path, source: &PolicySource) -> Result<FileTrust, Failure> {
+fn trust_in(setting: &PolicyContext, path: &Path, source: &PolicySource) -> Result<FileTrust, PolicyCommandError> {
     let trusted: TrustedFiles = trust::stored(&setting.data_dir)?;
     Ok(trusted.check(path, source.text().as_bytes()))
 }
 
 /// What a session in this workspace may do when nothing is chosen, and how the project's file was taken.
-pub(super) fn unchosen(setting: &Setting) -> Result<(EffectivePolicy, String), Failure> {
+pub(super) fn default_policy(setting: &PolicyContext) -> Result<(EffectivePolicy, String), PolicyCommandError> {
     let ceiling = ceiling(setting)?;
     let Some((path, source)) = project_file(setting)? else {
         let base = BaseLayer::preset(DEFAULT_PRESET)?;
@@ -124,15 +127,16 @@ pub(super) fn unchosen(setting: &Setting) -> Result<(EffectivePolicy, String), F
 }
 
 /// The project's file under its real path, if there is one.
-fn project_file(setting: &Setting) -> Result<Option<(PathBuf, PolicySource)>, Failure> {
+fn project_file(setting: &PolicyContext) -> Result<Option<(PathBuf, PolicySource)>, PolicyCommandError> {
     let Some(workspace) = &setting.workspace else { return Ok(None) };
     let path = &workspace.join(PROJECT_FILE);
     match fs::canonicalize(path) {
         Ok(real) => {
-            let text = read_untrusted(&real).map_err(|source| Failure::Read { path: real.clone(), source })?;
+            let text =
+                read_untrusted(&real).map_err(|source| PolicyCommandError::Read { path: real.clone(), source })?;
             Ok(Some((real, PolicySource::new(PROJECT_FILE, text))))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Failure::Read { path: path.to_owned(), source }),
+        Err(source) => Err(PolicyCommandError::Read { path: path.to_owned(), source }),
     }
 }

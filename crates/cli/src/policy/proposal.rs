@@ -16,7 +16,7 @@ const REQUESTS: usize = 8;
 
 /// One thing that was refused, and what would allow it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Proposed {
+pub(crate) struct ProposedRule {
     /// The entry of `net.allowlist`; none where no policy can allow it.
     pub(crate) entry: Option<String>,
     /// The host, as it was asked for.
@@ -33,7 +33,7 @@ pub(crate) struct Proposed {
 
 /// What held for a session, in the words of a policy.
 #[derive(Debug, Default)]
-pub(crate) struct Before {
+pub(crate) struct PriorAccess {
     /// What it could reach.
     pub(crate) allowed: Vec<String>,
     /// Where its TLS was opened, without which no request there is seen.
@@ -42,18 +42,18 @@ pub(crate) struct Before {
 
 /// What a session was refused, host by host.
 #[derive(Debug, Default)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedConnections {
     /// Apart from the others: what the proxy refused by its form, which no rule of a policy is about.
-    hosts: BTreeMap<(String, u16, bool), Host>,
+    hosts: BTreeMap<(String, u16, bool), RefusedHost>,
 }
 
 #[derive(Debug, Default)]
-struct Host {
+struct RefusedHost {
     requests: BTreeMap<(String, Option<String>), u64>,
     rule: String,
 }
 
-impl Refused {
+impl RefusedConnections {
     /// Takes one record of a refusal.
     pub(crate) fn add(&mut self, connection: &EgressConnection) {
         let ill_formed = connection.rule.ends_with("(built-in)");
@@ -64,7 +64,7 @@ impl Refused {
     }
 
     /// What would allow it, as far as `ceiling` lets anything.
-    pub(crate) fn proposals(&self, ceiling: &CeilingLayer) -> Vec<Proposed> {
+    pub(crate) fn proposals(&self, ceiling: &CeilingLayer) -> Vec<ProposedRule> {
         let mut all = Vec::new();
         for ((host, port, ill_formed), refused) in &self.hosts {
             let seen = refused.requests.keys().all(|(_, path)| path.is_some());
@@ -92,7 +92,7 @@ impl Refused {
                 let last = || refused.rule.clone();
                 let lasting = || lasting(ceiling, &action).filter(|_| !ill_formed).unwrap_or_else(last);
                 let rule = if entry.is_some() { last() } else { lasting() };
-                all.push(Proposed { entry, host: host.clone(), port: *port, requests, count, rule });
+                all.push(ProposedRule { entry, host: host.clone(), port: *port, requests, count, rule });
             }
         }
         all
@@ -125,12 +125,12 @@ fn net_section(entry: &str) -> String {
 }
 
 /// The policy as text: what was allowed, then what was refused, each with how often and how it was asked for.
-pub(crate) fn text(session: &str, before: &Before, proposals: &[Proposed]) -> String {
+pub(crate) fn text(session: &str, before: &PriorAccess, proposals: &[ProposedRule]) -> String {
     let mut text =
         format!("# What session {} was refused, as a policy that would have allowed it.\n", comment(session));
     text += "# It is made of what the agent asked for, so read each entry and keep what you mean to allow. `net:` belongs\n";
     text += "# into the policy of the session: on its own it shows no file, calls no model and lets no tool pass.\n";
-    let possible: Vec<&Proposed> = proposals.iter().filter(|proposed| proposed.entry.is_some()).collect();
+    let possible: Vec<&ProposedRule> = proposals.iter().filter(|proposed| proposed.entry.is_some()).collect();
     if possible.is_empty() {
         text += "# Nothing was refused that a policy can allow.\nversion: 1\n";
     } else {
@@ -151,7 +151,7 @@ pub(crate) fn text(session: &str, before: &Before, proposals: &[Proposed]) -> St
         let _ = writeln!(text, "    - {:?}", proposed.entry.as_deref().unwrap_or_default());
     }
     for proposed in proposals.iter().filter(|proposed| proposed.entry.is_none()) {
-        let Proposed { host, port, count, rule, .. } = proposed;
+        let ProposedRule { host, port, count, rule, .. } = proposed;
         let _ = writeln!(
             text,
             "# no policy can allow {}:{port}, refused {}: {}",
@@ -163,7 +163,7 @@ pub(crate) fn text(session: &str, before: &Before, proposals: &[Proposed]) -> St
     text
 }
 
-fn requests(proposed: &Proposed) -> String {
+fn requests(proposed: &ProposedRule) -> String {
     let shown: Vec<String> = proposed.requests.iter().take(REQUESTS).map(|request| comment(request)).collect();
     let more = proposed.requests.len().saturating_sub(REQUESTS);
     shown.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
@@ -201,11 +201,11 @@ mod tests {
     #[track_caller]
     fn check(connections: &[EgressConnection]) -> (String, EffectivePolicy) {
         let ceiling = CeilingLayer::built_in().unwrap();
-        let mut refused = Refused::default();
+        let mut refused = RefusedConnections::default();
         for connection in connections {
             refused.add(connection);
         }
-        let before = Before {
+        let before = PriorAccess {
             allowed: vec!["kept.example.com:443".to_owned()],
             intercepted: vec!["api.example.com:443".to_owned()],
         };

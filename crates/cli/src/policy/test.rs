@@ -8,20 +8,20 @@ use ::policy::{Action, Decision, Verdict};
 use protocol::ProblemCode;
 use serde_json::json;
 
-use super::{Failure, Setting, load, print_json};
+use super::{PolicyCommandError, PolicyContext, load, print_json};
 
 /// Arguments of `test`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct TestArguments {
     /// A policy file or a preset
     policy: String,
     #[command(subcommand)]
-    question: Question,
+    question: TestQuestion,
 }
 
 /// What would be done.
 #[derive(Debug, clap::Subcommand)]
-enum Question {
+enum TestQuestion {
     /// Connect to a host
     Net {
         /// HOST:PORT; 443 without a port
@@ -70,17 +70,17 @@ enum Question {
     },
 }
 
-impl Question {
-    fn action(self) -> Result<Action, Failure> {
+impl TestQuestion {
+    fn action(self) -> Result<Action, PolicyCommandError> {
         Ok(match self {
             Self::Net { endpoint } => {
-                Action::net(&endpoint).map_err(|source| Failure::Endpoint { text: endpoint, source })?
+                Action::net(&endpoint).map_err(|source| PolicyCommandError::Endpoint { text: endpoint, source })?
             }
             Self::Raw { endpoint } => {
-                Action::raw(&endpoint).map_err(|source| Failure::Endpoint { text: endpoint, source })?
+                Action::raw(&endpoint).map_err(|source| PolicyCommandError::Endpoint { text: endpoint, source })?
             }
             Self::Http { method, url } => {
-                Action::http(&method, &url).map_err(|source| Failure::Endpoint { text: url, source })?
+                Action::http(&method, &url).map_err(|source| PolicyCommandError::Endpoint { text: url, source })?
             }
             Self::Read { path } => Action::Read(path),
             Self::Write { path } => Action::Write(path),
@@ -92,14 +92,18 @@ impl Question {
 }
 
 /// Prints the answer and the rule that gave it.
-pub(super) fn run(args: Args, setting: &Setting, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+pub(super) fn run(
+    args: TestArguments,
+    setting: &PolicyContext,
+    out: &mut dyn Write,
+) -> Result<ExitCode, PolicyCommandError> {
     let action = args.question.action()?;
-    let decision = load::chosen(&args.policy, setting)?.decide(&action);
+    let decision = load::named_policy(&args.policy, setting)?.decide(&action);
     if setting.json {
         let Decision { allowed, rule, help } = &decision;
         print_json(out, &json!({"action": action.to_string(), "allowed": allowed, "rule": rule, "help": help}))?;
     } else {
-        show(&action, &decision, out).map_err(Failure::Output)?;
+        show(&action, &decision, out).map_err(PolicyCommandError::Output)?;
     }
     let denied = decision.allowed == Verdict::Deny;
     Ok(if denied { ExitCode::from(ProblemCode::PolicyDenied.exit()) } else { ExitCode::SUCCESS })

@@ -3,19 +3,19 @@
 use ::policy::EffectivePolicy;
 use protocol::{ProblemCode, SessionInfo, TurnOutcome};
 
-use super::Ending;
+use super::RunEnding;
 use crate::args::OnFinish;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::person;
+use crate::prompter;
 use crate::sessions::{apply, diff};
 
 /// A diff of so many lines is shown when a session is over.
 const SHOWN_LINES: usize = 100;
 
 /// What a session leaves.
-pub(super) struct Left<'a> {
+pub(super) struct RunChanges<'a> {
     pub(super) config: &'a Config,
     pub(super) session: &'a SessionInfo,
     /// What the session was under.
@@ -24,7 +24,7 @@ pub(super) struct Left<'a> {
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Settled {
+pub(super) enum ChangesOutcome {
     /// It is there to be looked at.
     Kept,
     /// It is on the host, or gone.
@@ -40,23 +40,23 @@ pub(super) fn check(wish: OnFinish, on_terminal: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Left<'_> {
+impl RunChanges<'_> {
     /// Does to the changes what was wished.
-    pub(super) async fn settle(&self, wish: OnFinish, ending: Ending) -> Result<Settled, Failure> {
+    pub(super) async fn settle(&self, wish: OnFinish, ending: RunEnding) -> Result<ChangesOutcome, Failure> {
         let directory = host::data_dir(self.config)?.changes(&self.session.session_id);
         if !directory.exists() {
-            return Ok(Settled::Kept);
+            return Ok(ChangesOutcome::Kept);
         }
         match wish {
-            OnFinish::Apply if ending == Ending::Turn(TurnOutcome::Completed) => self.apply(),
+            OnFinish::Apply if ending == RunEnding::Turn(TurnOutcome::Completed) => self.apply(),
             OnFinish::Apply => {
                 anstream::eprintln!("the turn was not completed: its changes are kept, not applied");
-                Ok(Settled::Kept)
+                Ok(ChangesOutcome::Kept)
             }
-            OnFinish::Ask if matches!(ending, Ending::Turn(_)) => self.ask().await,
+            OnFinish::Ask if matches!(ending, RunEnding::Turn(_)) => self.ask().await,
             OnFinish::Discard => self.discard(),
-            OnFinish::Keep => self.tell().map(|_| Settled::Kept),
-            OnFinish::Ask => Ok(Settled::Kept),
+            OnFinish::Keep => self.tell().map(|_| ChangesOutcome::Kept),
+            OnFinish::Ask => Ok(ChangesOutcome::Kept),
         }
     }
 
@@ -74,27 +74,27 @@ impl Left<'_> {
         Ok(changed)
     }
 
-    async fn ask(&self) -> Result<Settled, Failure> {
+    async fn ask(&self) -> Result<ChangesOutcome, Failure> {
         if !self.tell()? {
-            return Ok(Settled::Kept);
+            return Ok(ChangesOutcome::Kept);
         }
-        match person::choice("changes? [a]pply · [d]iscard · [k]eep: ").await.as_str() {
+        match prompter::ask_choice("changes? [a]pply · [d]iscard · [k]eep: ").await.as_str() {
             "a" | "apply" => self.apply(),
             "d" | "discard" => self.discard(),
-            _ => Ok(Settled::Kept),
+            _ => Ok(ChangesOutcome::Kept),
         }
     }
 
-    fn apply(&self) -> Result<Settled, Failure> {
+    fn apply(&self) -> Result<ChangesOutcome, Failure> {
         anstream::eprint!("{}", apply::all(self.config, self.session, self.policy)?);
-        Ok(Settled::Done)
+        Ok(ChangesOutcome::Done)
     }
 
-    fn discard(&self) -> Result<Settled, Failure> {
+    fn discard(&self) -> Result<ChangesOutcome, Failure> {
         let directory = host::data_dir(self.config)?.changes(&self.session.session_id);
         let discarded = sandbox::discard(&directory);
         discarded.map_err(|error| diff::unreadable(&self.session.session_id, &error))?;
         anstream::eprintln!("its changes were discarded");
-        Ok(Settled::Done)
+        Ok(ChangesOutcome::Done)
     }
 }

@@ -11,10 +11,10 @@ use super::diff;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::policy::{Setting, choose};
+use crate::policy::{PolicyContext, choose};
 
 /// What to do with the changes.
-pub(super) enum Step {
+pub(super) enum ApplyStep {
     /// Apply those at or below `paths`, or all.
     Apply {
         /// Relative to the workspace.
@@ -29,15 +29,20 @@ pub(super) enum Step {
 }
 
 /// Carries out one step and tells what was changed on the host.
-pub(super) fn carry_out(config: &Config, session: &SessionInfo, step: Step, json: bool) -> Result<String, Failure> {
+pub(super) fn carry_out(
+    config: &Config,
+    session: &SessionInfo,
+    step: ApplyStep,
+    json: bool,
+) -> Result<String, Failure> {
     let directory = host::data_dir(config)?.changes(&session.session_id);
     let applied = match step {
-        Step::Finish => finish(&directory),
-        Step::Undo => undo(&directory),
-        Step::Apply { paths, policy } => {
+        ApplyStep::Finish => finish(&directory),
+        ApplyStep::Undo => undo(&directory),
+        ApplyStep::Apply { paths, policy } => {
             let mut saved = diff::open(config, &session.session_id)?;
             let workspace = saved.workspace().to_owned();
-            let setting = Setting::of(config, json).in_project(Some(&workspace));
+            let setting = PolicyContext::of(config, json).in_project(Some(&workspace));
             let policy = choose(&setting, policy.as_deref(), &[])?;
             let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
             let chosen = (!paths.is_empty()).then_some(&paths[..]);
@@ -46,8 +51,8 @@ pub(super) fn carry_out(config: &Config, session: &SessionInfo, step: Step, json
     };
     let applied = applied.map_err(|error| not_applied(&error, session))?;
     if json {
-        let text =
-            serde_json::to_string_pretty(&applied).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+        let text = serde_json::to_string_pretty(&applied)
+            .map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
         return Ok(text + "\n");
     }
     Ok(render(&applied))
@@ -68,7 +73,7 @@ fn not_applied(error: &ApplyError, session: &SessionInfo) -> Failure {
         ApplyError::Undoing | ApplyError::HalfApplied { .. } => format!("viv sessions apply {name} --undo"),
         _ => format!("viv sessions diff {name}"),
     };
-    Failure::of(error.code(), error).help(help)
+    Failure::from_error(error.code(), error).help(help)
 }
 
 /// What was done, a line a path; names are the agent's, and may not command a terminal.

@@ -24,7 +24,8 @@ pub(crate) fn stat(config: &Config, session: &SessionId) -> Result<String, Failu
 /// Every change with its counts, as JSON.
 pub(crate) fn json(config: &Config, session: &SessionId) -> Result<String, Failure> {
     let stats = look(config, session)?.stat().map_err(|error| unreadable(session, &error))?;
-    let text = serde_json::to_string_pretty(&stats).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+    let text =
+        serde_json::to_string_pretty(&stats).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
     Ok(text + "\n")
 }
 

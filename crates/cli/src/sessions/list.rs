@@ -84,6 +84,7 @@ fn time(millis: i64) -> String {
 }
 
 fn to_json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
     Ok(text + "\n")
 }

@@ -7,12 +7,12 @@ use jail::Spawner;
 use protocol::SessionId;
 use store::{SessionIndex, SystemClock};
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::front::Front;
 use crate::host;
-use crate::policy::{Setting, choose};
+use crate::policy::{PolicyContext, choose};
+use crate::session_access::SessionAccess;
 
 /// Carries out `viv sessions stop`.
 pub(crate) async fn carry_out(
@@ -28,13 +28,13 @@ pub(crate) async fn carry_out(
         anstream::eprintln!("session {id} has ended before");
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(owner) = Client::of_owner(&directory, &record.owner).await {
+    if let Some(owner) = ApiClient::of_owner(&directory, &record.owner).await {
         owner.terminate(id).await?;
         return Ok(ExitCode::SUCCESS);
     }
     // The server runs it; or nobody does any more, and we are the one to write down that it has ended.
-    let policy = Arc::new(choose(&Setting::of(config, json), Some("balanced"), &[])?);
-    let front = Front::open(config, policy, spawner).await?;
+    let policy = Arc::new(choose(&PolicyContext::of(config, json), Some("balanced"), &[])?);
+    let front = SessionAccess::open(config, policy, spawner).await?;
     let ended = front.terminate(id).await;
     front.close().await;
     ended.map(|()| ExitCode::SUCCESS)

@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const PAGE: usize = 500;
 
 /// Which events are shown.
-pub(super) struct Wanted {
+pub(super) struct EventSelection {
     /// Those after this number.
     pub(super) after: u64,
     /// Also those that come, until the session has ended.
@@ -24,7 +24,7 @@ pub(super) struct Wanted {
     pub(super) kinds: Vec<String>,
 }
 
-impl Wanted {
+impl EventSelection {
     fn has(&self, event: &Event) -> bool {
         let kind = event.draft.body.kind();
         let family = kind.split_once('.').map(|(family, _)| family);
@@ -37,17 +37,17 @@ pub(super) async fn events(
     directory: &DataDir,
     index: &SessionIndex,
     session: &SessionId,
-    wanted: Wanted,
+    wanted: EventSelection,
     json: bool,
 ) -> Result<(), Failure> {
     let mut timeline = Timeline::default();
-    let part = Part { after: wanted.after, follow: wanted.follow };
+    let part = JournalRange { after: wanted.after, follow: wanted.follow };
     walk(directory, index, session, part, |event| Ok(!wanted.has(event) || show(event, json, &mut timeline)?)).await
 }
 
 /// Which part of a journal is read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Part {
+pub(super) struct JournalRange {
     /// Events after this number.
     pub(super) after: u64,
     /// Also those that come, until the session has ended.
@@ -59,7 +59,7 @@ pub(super) async fn walk(
     directory: &DataDir,
     index: &SessionIndex,
     session: &SessionId,
-    part: Part,
+    part: JournalRange,
     mut each: impl FnMut(&Event) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let reader = JournalReader::open(directory.journal(session), session.clone())?;
@@ -93,6 +93,6 @@ pub(super) fn show(event: &Event, json: bool, timeline: &mut Timeline) -> Result
     match written {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::output(&error)),
+        Err(error) => Err(Failure::output_failed(&error)),
     }
 }

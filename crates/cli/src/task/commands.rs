@@ -8,10 +8,10 @@ use session::{ArtifactError, CommandSession, SessionCommand, SessionError, Sessi
 use tokio::time::Instant;
 
 use super::document::{CommandSection, TaskFile};
-use super::report::Report;
-use super::{Outcome, Scene, judgement};
+use super::report::TaskReport;
+use super::{TaskOutcome, TaskSetup, failure_cause};
 use crate::failure::Failure;
-use crate::signals::Stop;
+use crate::signals::StopSignal;
 
 /// Bytes kept of what a command prints.
 const OUTPUT_LIMIT: usize = 1 << 20;
@@ -20,18 +20,18 @@ const OUTPUT_LIMIT: usize = 1 << 20;
 pub(super) async fn carry_out(
     id: SessionId,
     file: &TaskFile,
-    scene: &Scene,
+    scene: &TaskSetup,
     sessions: &Sessions,
-    report: &mut Report,
-    stop: impl Future<Output = Stop>,
-) -> Result<Outcome, Failure> {
+    report: &mut TaskReport,
+    stop: impl Future<Output = StopSignal>,
+) -> Result<TaskOutcome, Failure> {
     let mut bench = sessions.workbench(id, scene.request.clone(), scene.options.clone()).await?;
     report.begin(bench.id());
     let journal = bench.journal().clone();
     let (outcome, stop) = tokio::select! {
         outcome = work(file, scene, &mut bench, report) => {
             // Somebody stopped it from another terminal: that is what happened, not what it cut.
-            let stop = bench.was_stopped().then_some(Stop::Interrupt);
+            let stop = bench.was_stopped().then_some(StopSignal::Interrupt);
             (outcome, stop)
         }
         stop = stop => (Ok(()), Some(stop)),
@@ -43,13 +43,18 @@ pub(super) async fn carry_out(
     };
     bench.end(reason, message).await?;
     if let Some(stop) = stop {
-        return Ok(Outcome::Stopped(stop));
+        return Ok(TaskOutcome::Stopped(stop));
     }
     // Only now every call is on record: why a command failed may be told there.
-    outcome.map_err(|failure| judgement::blame(failure, &*journal)).map(|()| Outcome::Done)
+    outcome.map_err(|failure| failure_cause::blame(failure, &*journal)).map(|()| TaskOutcome::Done)
 }
 
-async fn work(file: &TaskFile, scene: &Scene, bench: &mut CommandSession, report: &mut Report) -> Result<(), Failure> {
+async fn work(
+    file: &TaskFile,
+    scene: &TaskSetup,
+    bench: &mut CommandSession,
+    report: &mut TaskReport,
+) -> Result<(), Failure> {
     let longest = scene.policy.limits().timeout;
     let deadline = Instant::now() + file.timeout.unwrap_or(longest).min(longest);
     if !file.sandbox.entrypoint.is_empty() {
@@ -68,7 +73,7 @@ async fn work(file: &TaskFile, scene: &Scene, bench: &mut CommandSession, report
         let content = bench.read(&artifact.path).await.map_err(|error| not_read(&error))?;
         report.artifact(&artifact.path, &content);
         if let Some(why) = artifact.expect.missed(&String::from_utf8_lossy(&content)) {
-            return Err(judgement::unmet(format!("artifact `{}`: {why}", artifact.path)));
+            return Err(failure_cause::unmet(format!("artifact `{}`: {why}", artifact.path)));
         }
     }
     Ok(())
@@ -79,7 +84,7 @@ async fn run(
     section: &CommandSection,
     remaining: Duration,
     bench: &CommandSession,
-    report: &mut Report,
+    report: &mut TaskReport,
 ) -> Result<(), Failure> {
     report.starts(&section.run);
     let task = SessionCommand {
@@ -87,6 +92,7 @@ async fn run(
         env: file.env.clone(),
         timeout: Some(section.timeout.unwrap_or(remaining).min(remaining)),
         output_limit: OUTPUT_LIMIT,
+        ..SessionCommand::default()
     };
     let ran = bench.run(task, &mut |_, _| ()).await;
     let result = ran.map_err(|error| not_run(&section.run, &error))?;
@@ -101,7 +107,7 @@ async fn run(
 fn check(section: &CommandSection, result: &ExecResult) -> Result<(), Failure> {
     let command = section.run.join(" ");
     if result.timed_out {
-        return Err(judgement::unmet(format!("`{command}` was not done in time")));
+        return Err(failure_cause::unmet(format!("`{command}` was not done in time")));
     }
     let expected = section.expect.exit_code;
     if result.exit.code != Some(expected) {
@@ -112,10 +118,10 @@ fn check(section: &CommandSection, result: &ExecResult) -> Result<(), Failure> {
             (None, None) => "went away".to_owned(),
         };
         let said = String::from_utf8_lossy(&result.stderr);
-        return Err(judgement::unmet(format!("`{command}` {how}")).detail(judgement::last_lines(&said)));
+        return Err(failure_cause::unmet(format!("`{command}` {how}")).detail(failure_cause::last_lines(&said)));
     }
     match section.expect.missed(&String::from_utf8_lossy(&result.stdout)) {
-        Some(why) => Err(judgement::unmet(format!("what `{command}` printed: {why}"))),
+        Some(why) => Err(failure_cause::unmet(format!("what `{command}` printed: {why}"))),
         None => Ok(()),
     }
 }
@@ -127,5 +133,5 @@ fn not_run(command: &[String], error: &SessionError) -> Failure {
 }
 
 fn not_read(error: &ArtifactError) -> Failure {
-    Failure::of(ProblemCode::ArtifactReadError, error).help("let a command of the task make the file")
+    Failure::from_error(ProblemCode::ArtifactReadError, error).help("let a command of the task make the file")
 }

@@ -12,26 +12,26 @@ use session::{
 use tokio::time::Instant;
 
 use super::document::TaskFile;
-use super::report::Report;
-use super::{Outcome, Scene, judgement};
+use super::report::TaskReport;
+use super::{TaskOutcome, TaskSetup, failure_cause};
 use crate::failure::Failure;
-use crate::signals::Stop;
+use crate::signals::StopSignal;
 
 /// Says every prompt and reads every artifact. Sandbox and gateway are gone when this returns.
 pub(super) async fn carry_out(
     id: SessionId,
     file: &TaskFile,
-    scene: &Scene,
+    scene: &TaskSetup,
     sessions: &Sessions,
-    report: &mut Report,
-    stop: impl Future<Output = Stop>,
-) -> Result<Outcome, Failure> {
+    report: &mut TaskReport,
+    stop: impl Future<Output = StopSignal>,
+) -> Result<TaskOutcome, Failure> {
     let client = AgentClient::over(sessions.clone(), scene.request.agent.clone(), scene.options.clone());
     let terms = terms(&client, id, file, scene);
     let longest = scene.policy.limits().timeout;
     let limit = file.timeout.unwrap_or(longest).min(longest);
     // One for all prompts, and for the start of the agent.
-    let time = Time { limit, deadline: Instant::now() + limit };
+    let time = TaskDeadline { limit, deadline: Instant::now() + limit };
     let conversation = terms.open().await.map_err(not_reached)?;
     report.begin(conversation.id());
     let (outcome, stop) = tokio::select! {
@@ -41,10 +41,10 @@ pub(super) async fn carry_out(
     let id = conversation.id().clone();
     conversation.end().await.map_err(not_reached)?;
     if let Some(stop) = stop {
-        return Ok(Outcome::Stopped(stop));
+        return Ok(TaskOutcome::Stopped(stop));
     }
     if !outcome? {
-        return Ok(Outcome::Stopped(Stop::Interrupt));
+        return Ok(TaskOutcome::Stopped(StopSignal::Interrupt));
     }
     let changes = sessions.changes_directory(&id);
     for artifact in &file.artifacts {
@@ -56,14 +56,14 @@ pub(super) async fn carry_out(
         })?;
         report.artifact(&artifact.path, &content);
         if let Some(why) = artifact.expect.missed(&String::from_utf8_lossy(&content)) {
-            return Err(judgement::unmet(format!("artifact `{}`: {why}", artifact.path)));
+            return Err(failure_cause::unmet(format!("artifact `{}`: {why}", artifact.path)));
         }
     }
-    Ok(Outcome::Done)
+    Ok(TaskOutcome::Done)
 }
 
 /// On which terms the agent works.
-fn terms(client: &AgentClient, id: SessionId, file: &TaskFile, scene: &Scene) -> ConversationBuilder {
+fn terms(client: &AgentClient, id: SessionId, file: &TaskFile, scene: &TaskSetup) -> ConversationBuilder {
     // A task names what may be done in its policy; nobody is there to ask.
     let mut terms =
         client.conversation().session_id(id).permissions(PermissionResponder::Allow).task(file.name.clone());
@@ -92,7 +92,12 @@ fn terms(client: &AgentClient, id: SessionId, file: &TaskFile, scene: &Scene) ->
 }
 
 /// Says every prompt; false when somebody stopped it from another terminal.
-async fn talk(file: &TaskFile, conversation: &Conversation, time: Time, report: &mut Report) -> Result<bool, Failure> {
+async fn talk(
+    file: &TaskFile,
+    conversation: &Conversation,
+    time: TaskDeadline,
+    report: &mut TaskReport,
+) -> Result<bool, Failure> {
     for prompt in &file.prompts {
         report.says(&prompt.text);
         let response: AgentResponse = match conversation.ask_within(prompt.text.as_str(), time.left()).await {
@@ -102,7 +107,7 @@ async fn talk(file: &TaskFile, conversation: &Conversation, time: Time, report: 
         };
         report.answered(&response);
         if let Some(why) = prompt.expect.missed(&response.text) {
-            return Err(judgement::unmet(format!("the answer to `{}`: {why}", prompt.text)));
+            return Err(failure_cause::unmet(format!("the answer to `{}`: {why}", prompt.text)));
         }
     }
     Ok(true)
@@ -110,12 +115,12 @@ async fn talk(file: &TaskFile, conversation: &Conversation, time: Time, report: 
 
 /// The time that all prompts have together.
 #[derive(Clone, Copy)]
-struct Time {
+struct TaskDeadline {
     limit: Duration,
     deadline: Instant,
 }
 
-impl Time {
+impl TaskDeadline {
     fn left(self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
@@ -136,7 +141,7 @@ fn not_reached(error: GoalError) -> Failure {
                 TurnFailure::TimedOut(_) | TurnFailure::Silent => ProblemCode::Timeout,
                 _ => ProblemCode::RuntimeError,
             };
-            Failure::of(code, &failure).help("viv sessions events @last")
+            Failure::from_error(code, &failure).help("viv sessions events @last")
         }
     }
 }

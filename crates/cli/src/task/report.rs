@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use session::AgentResponse;
 use store::DataDir;
 
-use super::Outcome;
+use super::TaskOutcome;
 use super::document::TaskFile;
+use crate::escape_filter::EscapeFilter;
 use crate::failure::Failure;
-use crate::outlet::Outlet;
 
 /// What a task did.
-pub(super) struct Report {
+pub(super) struct TaskReport {
     json: bool,
     task: String,
     test_id: Option<String>,
@@ -26,7 +26,7 @@ pub(super) struct Report {
     trajectory: Option<String>,
 }
 
-impl Report {
+impl TaskReport {
     pub(super) fn new(file: &TaskFile, json: bool) -> Self {
         Self {
             json,
@@ -87,8 +87,8 @@ impl Report {
         &mut self,
         file: &TaskFile,
         directory: &DataDir,
-        outcome: Result<Outcome, Failure>,
-    ) -> Result<Outcome, Failure> {
+        outcome: Result<TaskOutcome, Failure>,
+    ) -> Result<TaskOutcome, Failure> {
         let (Some(logs), Some(session)) = (&file.logs, self.session.clone()) else { return outcome };
         let kept = self.copy(logs, &session, directory).map_err(|error| {
             Failure::new(ProblemCode::RuntimeError, format!("cannot write to `{}`", logs.display())).because(&error)
@@ -112,17 +112,17 @@ impl Report {
     }
 
     /// The end: one document for programs, one line for people.
-    pub(super) fn tell(&self, outcome: &Result<Outcome, Failure>) -> Result<(), Failure> {
+    pub(super) fn tell(&self, outcome: &Result<TaskOutcome, Failure>) -> Result<(), Failure> {
         if self.json {
             let text = self.document(outcome).to_string();
-            return writeln!(std::io::stdout().lock(), "{text}").map_err(|error| Failure::output(&error));
+            return writeln!(std::io::stdout().lock(), "{text}").map_err(|error| Failure::output_failed(&error));
         }
         if let Some(trajectory) = &self.trajectory {
             self.say(&format!("trajectory {trajectory}"));
         }
         match outcome {
-            Ok(Outcome::Done) => self.say(&format!("\x1b[32m✔\x1b[0m {} passed", self.name())),
-            Ok(Outcome::Stopped(_)) => self.say(&format!("{} was stopped", self.name())),
+            Ok(TaskOutcome::Done) => self.say(&format!("\x1b[32m✔\x1b[0m {} passed", self.name())),
+            Ok(TaskOutcome::Stopped(_)) => self.say(&format!("{} was stopped", self.name())),
             Err(failure) => self.say(&format!("\x1b[31m✘\x1b[0m {} failed: {}", self.name(), failure.code().as_str())),
         }
         Ok(())
@@ -132,10 +132,10 @@ impl Report {
         self.test_id.as_deref().unwrap_or(&self.task)
     }
 
-    pub(super) fn document(&self, outcome: &Result<Outcome, Failure>) -> Value {
+    pub(super) fn document(&self, outcome: &Result<TaskOutcome, Failure>) -> Value {
         let (word, failure) = match outcome {
-            Ok(Outcome::Done) => ("passed", None),
-            Ok(Outcome::Stopped(_)) => ("stopped", None),
+            Ok(TaskOutcome::Done) => ("passed", None),
+            Ok(TaskOutcome::Stopped(_)) => ("stopped", None),
             Err(failure) => ("failed", Some(json!({"class": failure.code().as_str(), "message": failure.to_string()}))),
         };
         let artifacts = self.artifacts.iter().map(
@@ -162,5 +162,5 @@ impl Report {
 }
 
 fn clean(line: &str) -> String {
-    String::from_utf8_lossy(&Outlet::default().pass(line.as_bytes())).into_owned()
+    String::from_utf8_lossy(&EscapeFilter::default().pass(line.as_bytes())).into_owned()
 }

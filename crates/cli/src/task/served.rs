@@ -12,23 +12,27 @@ use server::{TaskRun, TaskRunner};
 use session::{Sessions, WorkspaceAccess};
 
 use super::document::{self, BackendWord, TaskFile};
-use super::report::Report;
-use super::{Outcome, Scene, commands, prompts};
+use super::report::TaskReport;
+use super::{TaskOutcome, TaskSetup, commands, prompts};
 use crate::config::Config;
 use crate::failure::Failure;
 
 /// Does tasks on `sessions`, which are made under `policy`.
-pub(crate) fn tasker(config: &Config, policy: &Arc<EffectivePolicy>, sessions: &Sessions) -> TaskRunner {
+pub(crate) fn task_runner(config: &Config, policy: &Arc<EffectivePolicy>, sessions: &Sessions) -> TaskRunner {
     let (config, policy, sessions) = (config.clone(), policy.clone(), sessions.clone());
     TaskRunner(Arc::new(move |id, task, options| {
-        let told =
-            begin(id, task, &options.workspaces, &Host { config: &config, policy: &policy, sessions: &sessions });
+        let told = begin(
+            id,
+            task,
+            &options.workspaces,
+            &ServerContext { config: &config, policy: &policy, sessions: &sessions },
+        );
         told.map_err(|failure| failure.problem())
     }))
 }
 
 /// Where tasks are done.
-struct Host<'a> {
+struct ServerContext<'a> {
     config: &'a Config,
     policy: &'a Arc<EffectivePolicy>,
     sessions: &'a Sessions,
@@ -38,24 +42,24 @@ fn begin(
     id: SessionId,
     task: Value,
     workspaces: &WorkspaceAccess,
-    host: &Host<'_>,
+    host: &ServerContext<'_>,
 ) -> Result<(String, TaskRun), Failure> {
     let file = document::of(task, "the body")?;
     check(&file)?;
     if let Some(workspace) = file.workspace.as_ref() {
         host.sessions.check_directory(workspace, workspaces)?;
     }
-    let mut scene = Scene::served(&file, host.config, host.policy.clone())?;
+    let mut scene = TaskSetup::served(&file, host.config, host.policy.clone())?;
     scene.options.workspaces = workspaces.clone();
     let (name, sessions) = (file.name.clone(), host.sessions.clone());
     Ok((name, Box::pin(async move { carry_out(id, &file, &scene, &sessions).await })))
 }
 
-async fn carry_out(id: SessionId, file: &TaskFile, scene: &Scene, sessions: &Sessions) -> Value {
-    let mut report = Report::new(file, true);
+async fn carry_out(id: SessionId, file: &TaskFile, scene: &TaskSetup, sessions: &Sessions) -> Value {
+    let mut report = TaskReport::new(file, true);
     // Who wants it to stop ends its session.
     let never = std::future::pending();
-    let outcome: Result<Outcome, Failure> = if file.prompts.is_empty() {
+    let outcome: Result<TaskOutcome, Failure> = if file.prompts.is_empty() {
         commands::carry_out(id, file, scene, sessions, &mut report, never).await
     } else {
         prompts::carry_out(id, file, scene, sessions, &mut report, never).await

@@ -1,19 +1,19 @@
 //! What a person is told of the model behind the gateway: which it is, and how to reach a real one where it is none.
 
-use crate::config::{self, Config, Credential, Form, Kind, Provider};
+use crate::config::{self, Config, CredentialForm, CredentialProvider, FoundCredential, UpstreamKind};
 
 /// Says that nobody thinks.
 const SCRIPT: &str = "built-in script, no real model";
 
 /// What a person is told of the model.
-pub(crate) struct Notice {
+pub(crate) struct ModelNotice {
     /// In a few words, on the line of the session.
     pub(crate) model: String,
     /// What stands below it, a line each.
     pub(crate) hints: Vec<String>,
 }
 
-impl Notice {
+impl ModelNotice {
     /// For a session of `agent` here, which named an upstream or did not.
     pub(crate) fn here(config: &Config, named: Option<&str>, agent: &str) -> Self {
         let configured = named.or(config.file.model.upstream.as_deref().filter(|_| config.env_upstream.is_none()));
@@ -22,7 +22,7 @@ impl Notice {
             hints.push(format!("the environment names no model's server: {missing} is not set"));
         }
         let model = match (configured, &config.env_upstream) {
-            (Some(name), _) if kind(config, name) != Some(Kind::Scripted) => format!("upstream {name}"),
+            (Some(name), _) if kind(config, name) != Some(UpstreamKind::Scripted) => format!("upstream {name}"),
             (None, Some(found)) => {
                 let word = |text: &Option<String>| text.clone().unwrap_or_default();
                 format!("{} at {} ({})", word(&found.section.model), word(&found.section.base_url), found.name)
@@ -30,7 +30,7 @@ impl Notice {
             _ => {
                 // The mock is at home with the script.
                 if agent != "mock" {
-                    hints.extend(to_a_real_one(config, agent, &config::credentials()));
+                    hints.extend(real_model_hints(config, agent, &config::credentials()));
                 }
                 SCRIPT.to_owned()
             }
@@ -45,14 +45,14 @@ impl Notice {
     }
 }
 
-fn kind(config: &Config, name: &str) -> Option<Kind> {
+fn kind(config: &Config, name: &str) -> Option<UpstreamKind> {
     config.file.upstreams.get(name).map(|section| section.kind)
 }
 
 /// The way from the script to a model.
-fn to_a_real_one(config: &Config, agent: &str, found: &[Credential]) -> Vec<String> {
+fn real_model_hints(config: &Config, agent: &str, found: &[FoundCredential]) -> Vec<String> {
     let mut hints = vec!["a real model is one step away: `viv credentials`, and docs/gateway.md".to_owned()];
-    let mut keys = found.iter().filter(|found| found.form == Form::Key && word(&found.provider).is_some());
+    let mut keys = found.iter().filter(|found| found.form == CredentialForm::Key && word(&found.provider).is_some());
     // The agent's own vendor, where there is a choice.
     let own = keys.clone().find(|found| word(&found.provider) == vendor_of(agent));
     let Some(key) = own.or_else(|| keys.next()) else { return hints };
@@ -73,12 +73,12 @@ fn to_a_real_one(config: &Config, agent: &str, found: &[Credential]) -> Vec<Stri
 }
 
 /// What the gateway calls the API of a vendor whose keys it can use.
-fn word(provider: &Provider) -> Option<&'static str> {
+fn word(provider: &CredentialProvider) -> Option<&'static str> {
     match provider {
-        Provider::Anthropic => Some("anthropic"),
-        Provider::Openai => Some("openai"),
-        Provider::Gemini => Some("gemini"),
-        Provider::Github | Provider::Other(_) => None,
+        CredentialProvider::Anthropic => Some("anthropic"),
+        CredentialProvider::Openai => Some("openai"),
+        CredentialProvider::Gemini => Some("gemini"),
+        CredentialProvider::Github | CredentialProvider::Other(_) => None,
     }
 }
 
@@ -104,15 +104,15 @@ mod tests {
         Config { data_dir, organisation_policy, file, env_upstream: None, backend: None, runtime_dir: None }
     }
 
-    fn key(provider: Provider) -> Credential {
+    fn key(provider: CredentialProvider) -> FoundCredential {
         let (source, secret) = ("environment".to_owned(), Secret::new("sk-never-shown"));
-        Credential { provider, form: Form::Key, source, secret }
+        FoundCredential { provider, form: CredentialForm::Key, source, secret }
     }
 
     #[test]
     fn a_key_that_was_found_comes_with_the_line_that_uses_it() {
-        let found = [key(Provider::Openai), key(Provider::Anthropic)];
-        let hints = to_a_real_one(&config(""), "claude", &found).join("\n");
+        let found = [key(CredentialProvider::Openai), key(CredentialProvider::Anthropic)];
+        let hints = real_model_hints(&config(""), "claude", &found).join("\n");
         assert!(hints.contains("a key for anthropic was found (environment)"), "{hints}");
         assert!(!hints.contains("sk-never-shown"), "{hints}");
         // What is pasted is a configuration.
@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn what_is_configured_already_is_named() {
         let config = config("[upstreams.openai]\nkind = \"openai\"\nkey_found = true\n");
-        let hints = to_a_real_one(&config, "claude", &[key(Provider::Openai)]);
+        let hints = real_model_hints(&config, "claude", &[key(CredentialProvider::Openai)]);
         assert_eq!(hints[1], "the configured one: viv run --upstream=openai claude PROMPT");
-        assert_eq!(to_a_real_one(&config, "claude", &[]).len(), 1);
+        assert_eq!(real_model_hints(&config, "claude", &[]).len(), 1);
     }
 }

@@ -11,7 +11,7 @@ use store::{Ledger, Resolution, ResolvedCall, SqliteLedger};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::money::{parse_usd, usd};
-use crate::table::{Table, print, print_json};
+use crate::table::{TextTable, print, print_json};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SettleCommand {
@@ -53,7 +53,7 @@ pub(super) fn carry_out(
 
 fn settle(arguments: &SettleArguments, ledger: &SqliteLedger, config: &Config) -> Result<(), Failure> {
     let call = CallId::new(arguments.call.clone())
-        .map_err(|error| Failure::of(ProblemCode::InvalidRequest, &error).help("viv usage --unknown"))?;
+        .map_err(|error| Failure::from_error(ProblemCode::InvalidRequest, &error).help("viv usage --unknown"))?;
     // The name in the configuration is the person's own; else it is at least known which account of the system it was.
     let by = config.file.user.clone().unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
     let resolution = Resolution { picos: arguments.usd, by, reason: arguments.reason.clone() };
@@ -85,5 +85,5 @@ fn list(calls: &[ResolvedCall], json: bool) -> Result<(), Failure> {
         ]
     };
     let head = ["CALL", "SESSION", "ACCOUNT", "HELD USD", "USD", "TIME", "BY", "REASON"];
-    print(&Table { head, rows: calls.iter().map(row).collect() }.text())
+    print(&TextTable { head, rows: calls.iter().map(row).collect() }.text())
 }

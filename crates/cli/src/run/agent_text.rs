@@ -1,37 +1,37 @@
 //! The agent's words on their way to a person, piece by piece as they come, and none of them twice.
 //!
-//! Each message ends its line. What an agent says is not trusted with the terminal: it goes through an [`Outlet`].
+//! Each message ends its line. What an agent says is not trusted with the terminal: it goes through an [`EscapeFilter`].
 
 use std::collections::HashMap;
 
 use protocol::{ContentPart, EventBody, Item, ItemId, ItemKind, ItemRole};
 
-use crate::outlet::Outlet;
+use crate::escape_filter::EscapeFilter;
 
 /// What is being said.
 #[derive(Debug, Default)]
-pub(super) struct Speech {
-    open: HashMap<ItemId, Said>,
+pub(super) struct AgentText {
+    open: HashMap<ItemId, OpenMessage>,
     /// Whose words stand on a line that has not ended.
     line: Option<ItemId>,
 }
 
 /// A message as far as it came.
 #[derive(Debug, Default)]
-struct Said {
+struct OpenMessage {
     text: String,
-    outlet: Outlet,
+    outlet: EscapeFilter,
 }
 
-impl Speech {
+impl AgentText {
     /// What is to be shown of an event: nothing, unless the agent says something.
-    pub(super) fn hear(&mut self, body: &EventBody) -> Vec<u8> {
+    pub(super) fn render(&mut self, body: &EventBody) -> Vec<u8> {
         match body {
             EventBody::ItemStarted(started) if is_spoken(&started.item) => {
-                self.open.insert(started.item.item_id.clone(), Said::default());
+                self.open.insert(started.item.item_id.clone(), OpenMessage::default());
                 Vec::new()
             }
-            EventBody::ItemDelta(delta) => self.say(&delta.item_id, &delta.delta),
+            EventBody::ItemDelta(delta) => self.push(&delta.item_id, &delta.delta),
             EventBody::ItemCompleted(completed) => self.complete(&completed.item),
             _ => Vec::new(),
         }
@@ -47,7 +47,7 @@ impl Speech {
         self.line = None;
     }
 
-    fn say(&mut self, id: &ItemId, words: &str) -> Vec<u8> {
+    fn push(&mut self, id: &ItemId, words: &str) -> Vec<u8> {
         // What was not announced as words is a thought.
         let Some(said) = self.open.get_mut(id) else { return Vec::new() };
         said.text.push_str(words);
@@ -70,11 +70,11 @@ impl Speech {
         };
         let mut shown = Vec::new();
         if let Some(rest) = text.strip_prefix(&said) {
-            shown.extend(self.say(id, rest));
+            shown.extend(self.push(id, rest));
         } else {
             // It broke off and began anew: what it said in the end stands on lines of its own.
             shown.extend(self.end_line(id));
-            shown.extend(self.say(id, &text));
+            shown.extend(self.push(id, &text));
         }
         shown.extend(self.end_line(id));
         self.open.remove(id);
@@ -136,8 +136,8 @@ mod tests {
 
     #[track_caller]
     fn check(events: &[EventBody], expected: &[&str]) {
-        let mut speech = Speech::default();
-        let shown: Vec<_> = events.iter().map(|body| String::from_utf8(speech.hear(body)).unwrap()).collect();
+        let mut speech = AgentText::default();
+        let shown: Vec<_> = events.iter().map(|body| String::from_utf8(speech.render(body)).unwrap()).collect();
         assert_eq!(shown, expected);
         assert!(!speech.is_mid_line() && speech.open.is_empty(), "{speech:?}");
     }

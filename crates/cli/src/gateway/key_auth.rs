@@ -16,13 +16,13 @@ use store::{
     SystemClock, UsageLimit,
 };
 
-use super::place::Place;
+use super::slot::GatewaySlot;
 use crate::failure::Failure;
 
 /// Knows everybody who has a key.
-pub(super) struct Door {
+pub(super) struct KeyAuth {
     directory: DataDir,
-    place: Place,
+    place: GatewaySlot,
     keys: KeyStore,
     upstream: Arc<dyn Upstream>,
     ceiling: CeilingLayer,
@@ -30,24 +30,24 @@ pub(super) struct Door {
     bodies: FileBodyStore,
     journals: Mutex<HashMap<SessionId, Arc<dyn Journal>>>,
     /// Who calls with which key, by the key's name: reading its patterns costs more than the rest of a call.
-    known: Mutex<HashMap<String, Holder>>,
+    known: Mutex<HashMap<String, KeyIdentity>>,
 }
 
 /// Whoever has a key, for as long as its record says the same.
-struct Holder {
+struct KeyIdentity {
     record: Arc<KeyRecord>,
     identity: Arc<GatewayIdentity>,
 }
 
-impl Door {
+impl KeyAuth {
     pub(super) fn open(
         directory: DataDir,
         upstream: Arc<dyn Upstream>,
         limits: GatewayLimits,
     ) -> Result<Self, Failure> {
-        let place = Place::take(&directory)?;
+        let place = GatewaySlot::take(&directory)?;
         let keys = KeyStore::open(&directory, Arc::new(SystemClock))?;
-        let ceiling = CeilingLayer::built_in().map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+        let ceiling = CeilingLayer::built_in().map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
         let bodies = FileBodyStore::new(&directory).compressed(limits.compress);
         let (journals, known) = (Mutex::default(), Mutex::default());
         Ok(Self { directory, place, keys, upstream, ceiling, limits, bodies, journals, known })
@@ -72,7 +72,7 @@ impl Door {
             AuthenticationError::Unavailable(error.to_string())
         })?;
         let identity = Arc::new(identity);
-        known.insert(key.id.clone(), Holder { record: key, identity: identity.clone() });
+        known.insert(key.id.clone(), KeyIdentity { record: key, identity: identity.clone() });
         Ok(identity)
     }
 
@@ -100,7 +100,7 @@ impl Door {
     /// Which models a key may name, as a policy: refused by the same evaluator, named by the same words.
     fn policy(&self, key: &KeyRecord) -> Result<EffectivePolicy, Failure> {
         let patterns =
-            serde_json::to_string(&key.models).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+            serde_json::to_string(&key.models).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
         let text = format!("version: 1\nmodels:\n  allow: {patterns}\n");
         let base = BaseLayer::read(&PolicySource::new(key.id.as_str(), text)).map_err(|error| {
             Failure::new(ProblemCode::PolicyInvalid, format!("the models of key `{}` are no patterns", key.id))

@@ -7,18 +7,18 @@ use crate::failure::Failure;
 
 /// An agent, and the version of it if one was named.
 #[derive(Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct AgentSpec {
     pub(crate) agent: &'static dyn Agent,
     pub(crate) version: Option<String>,
 }
 
-impl std::fmt::Debug for Wanted {
+impl std::fmt::Debug for AgentSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.to_string())
     }
 }
 
-impl std::fmt::Display for Wanted {
+impl std::fmt::Display for AgentSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.version {
             Some(version) => write!(f, "{}@{version}", self.agent.id()),
@@ -27,7 +27,7 @@ impl std::fmt::Display for Wanted {
     }
 }
 
-impl Wanted {
+impl AgentSpec {
     /// Reads what was typed.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         let (name, version) = match text.split_once('@') {
@@ -76,11 +76,11 @@ mod tests {
 
     #[test]
     fn what_is_no_agent_is_told_with_its_reason() {
-        assert_eq!(Wanted::parse("claude@2.1.197").unwrap().to_string(), "claude@2.1.197");
-        assert!(Wanted::parse("mock").unwrap().package().is_none());
+        assert_eq!(AgentSpec::parse("claude@2.1.197").unwrap().to_string(), "claude@2.1.197");
+        assert!(AgentSpec::parse("mock").unwrap().package().is_none());
         for (typed, reason) in [("nobody", "no agent `nobody`"), ("amp", "vendor's server"), ("pi@../x", "no version")]
         {
-            assert!(Wanted::parse(typed).unwrap_err().to_string().contains(reason), "{typed}");
+            assert!(AgentSpec::parse(typed).unwrap_err().to_string().contains(reason), "{typed}");
         }
     }
 }

@@ -12,13 +12,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Sessions of this process, while others can reach them.
-pub(crate) struct Reachable {
+pub(crate) struct ServedSessions {
     pub(crate) sessions: Sessions,
     closing: CancellationToken,
     serving: Mutex<Option<JoinHandle<Result<(), ServeError>>>>,
 }
 
-impl Reachable {
+impl ServedSessions {
     /// Answers for `sessions` from now on.
     pub(crate) fn open(sessions: Sessions, directory: &DataDir) -> Self {
         let closing = CancellationToken::new();

@@ -7,20 +7,20 @@ use ::agents::{NODE, NpmPackage, node_folder, versions_folder};
 use protocol::ProblemCode;
 use session::{AgentRegistry, RegisteredAgent};
 
-use super::Wanted;
-use super::manifest::Manifest;
+use super::AgentSpec;
+use super::manifest::InstallManifest;
 use crate::failure::Failure;
 
 /// A package and the folder its versions stand in.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct InstallFolder {
     pub(super) name: &'static str,
     pub(super) package: &'static NpmPackage,
     /// Holds one folder a version.
     pub(super) folder: PathBuf,
 }
 
-impl Place {
+impl InstallFolder {
     /// Where an agent's versions stand.
     pub(super) fn of_agent(root: &Path, name: &'static str, package: &'static NpmPackage) -> Self {
         Self { name, package, folder: root.join(versions_folder(name)) }
@@ -57,28 +57,28 @@ impl Place {
     }
 
     /// The versions that are installed, each with its manifest.
-    pub(super) fn installed(&self) -> Vec<Manifest> {
+    pub(super) fn installed(&self) -> Vec<InstallManifest> {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let visible = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
-        let mut manifests: Vec<_> = visible.filter_map(|entry| Manifest::read(&entry.path())).collect();
+        let mut manifests: Vec<_> = visible.filter_map(|entry| InstallManifest::read(&entry.path())).collect();
         manifests.sort_by(|one, other| one.version.cmp(&other.version));
         manifests
     }
 }
 
 /// What a session would start.
-pub(super) fn find(root: &Path, wanted: &Wanted) -> Option<RegisteredAgent> {
+pub(super) fn find(root: &Path, wanted: &AgentSpec) -> Option<RegisteredAgent> {
     AgentRegistry::default().with_installed(root.to_owned()).find(wanted.agent.id(), wanted.version.as_deref())
 }
 
 /// Whether a session could start it.
-pub(super) fn is_ready(root: &Path, wanted: &Wanted) -> bool {
+pub(super) fn is_ready(root: &Path, wanted: &AgentSpec) -> bool {
     let Some(package) = wanted.package() else { return true };
     find(root, wanted).is_some_and(|found| !package.needs_node || found.node.is_some())
 }
 
 /// Says that it is not there.
-pub(super) fn not_installed(wanted: &Wanted) -> Failure {
+pub(super) fn not_installed(wanted: &AgentSpec) -> Failure {
     Failure::new(ProblemCode::AgentNotInstalled, format!("agent `{wanted}` is not installed"))
         .help(format!("viv agents install {wanted}"))
 }

@@ -15,12 +15,12 @@ use crate::failure::Failure;
 const MOST: u32 = 64;
 
 /// The number of this process, its own for as long as it lives.
-pub(super) struct Place {
+pub(super) struct GatewaySlot {
     number: u32,
     _lock: File,
 }
 
-impl Place {
+impl GatewaySlot {
     /// Takes the first number that no living process has.
     pub(super) fn take(directory: &DataDir) -> Result<Self, Failure> {
         for number in 1..=MOST {
@@ -43,6 +43,6 @@ impl Place {
     /// Under which name the calls of `key` are recorded here.
     pub(super) fn record_of(&self, key: &str) -> Result<SessionId, Failure> {
         let name = if self.number == 1 { key.to_owned() } else { format!("{key}.{}", self.number) };
-        SessionId::new(name).map_err(|error| Failure::of(ProblemCode::Internal, &error))
+        SessionId::new(name).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))
     }
 }

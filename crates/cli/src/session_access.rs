@@ -13,36 +13,36 @@ use protocol::{CreateSession, Event, PermissionId, PermissionReply, ProblemCode,
 use session::{SessionOptions, UserMessage};
 use store::JournalTail;
 
-use crate::client::{Client, EventStream};
+use crate::client::{ApiClient, EventStream};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::reachable::Reachable;
+use crate::served_sessions::ServedSessions;
 
 /// Where sessions are run.
-pub(crate) enum Front {
+pub(crate) enum SessionAccess {
     /// In this process.
-    Here(Hosted),
+    Local(LocalSessions),
     /// In the server.
-    There(Client),
+    Remote(ApiClient),
 }
 
 /// Sessions that this process runs.
-pub(crate) struct Hosted {
-    reachable: Reachable,
+pub(crate) struct LocalSessions {
+    reachable: ServedSessions,
     /// Who pays.
     options: SessionOptions,
 }
 
-impl Front {
+impl SessionAccess {
     /// The server if one answers, else this process.
     pub(crate) async fn open(config: &Config, policy: Arc<EffectivePolicy>, spawner: Spawner) -> Result<Self, Failure> {
         // A server knows nothing of this person's `--env-file`, and has its own sandbox.
         if config.env_upstream.is_none()
             && config.backend.is_none()
-            && let Some(client) = Client::connect(&host::data_dir(config)?).await
+            && let Some(client) = ApiClient::connect(&host::data_dir(config)?).await
         {
-            return Ok(Self::There(client));
+            return Ok(Self::Remote(client));
         }
         Self::here(config, policy, spawner).await
     }
@@ -52,33 +52,35 @@ impl Front {
         let directory = host::data_dir(config)?;
         let options = SessionOptions { policy: Some(policy.clone()), ..host::options(config) };
         let sessions = host::open_sessions(config, policy, spawner).await?;
-        Ok(Self::Here(Hosted { reachable: Reachable::open(sessions, &directory), options }))
+        Ok(Self::Local(LocalSessions { reachable: ServedSessions::open(sessions, &directory), options }))
     }
 
     /// Makes a session.
     pub(crate) async fn create(&self, id: &SessionId, request: CreateSession) -> Result<SessionInfo, Failure> {
         match self {
-            Self::Here(here) => Ok(here.reachable.sessions.create(id.clone(), request, here.options.clone()).await?),
-            Self::There(client) => client.create(id, &request).await,
+            Self::Local(here) => Ok(here.reachable.sessions.create(id.clone(), request, here.options.clone()).await?),
+            Self::Remote(client) => client.create(id, &request).await,
         }
     }
 
     /// Hands it a prompt.
     pub(crate) async fn send(&self, id: &SessionId, text: &str) -> Result<(), Failure> {
         match self {
-            Self::Here(here) => {
+            Self::Local(here) => {
                 here.reachable.sessions.send(id, UserMessage::text(text)).await?;
                 Ok(())
             }
-            Self::There(client) => client.send(id, text).await,
+            Self::Remote(client) => client.send(id, text).await,
         }
     }
 
     /// Its events, from the first.
-    pub(crate) async fn follow(&self, id: &SessionId) -> Result<Follow, Failure> {
+    pub(crate) async fn follow(&self, id: &SessionId) -> Result<EventSource, Failure> {
         Ok(match self {
-            Self::Here(here) => Follow::Here(JournalTail::new(Arc::clone(&here.reachable.sessions.journal(id)?), 0)),
-            Self::There(client) => Follow::There(client.events(id).await?),
+            Self::Local(here) => {
+                EventSource::Local(JournalTail::new(Arc::clone(&here.reachable.sessions.journal(id)?), 0))
+            }
+            Self::Remote(client) => EventSource::Remote(client.events(id).await?),
         })
     }
 
@@ -90,8 +92,8 @@ impl Front {
         reply: PermissionReply,
     ) -> Result<(), Failure> {
         match self {
-            Self::Here(here) => Ok(here.reachable.sessions.reply_permission(id, permission, reply).await?),
-            Self::There(client) => client.reply(id, permission, reply).await,
+            Self::Local(here) => Ok(here.reachable.sessions.reply_permission(id, permission, reply).await?),
+            Self::Remote(client) => client.reply(id, permission, reply).await,
         }
     }
 
@@ -103,78 +105,79 @@ impl Front {
         answers: Option<Vec<Vec<String>>>,
     ) -> Result<(), Failure> {
         match (self, answers) {
-            (Self::Here(here), Some(answers)) => {
+            (Self::Local(here), Some(answers)) => {
                 Ok(here.reachable.sessions.reply_question(id, question, answers).await?)
             }
-            (Self::Here(here), None) => Ok(here.reachable.sessions.reject_question(id, question).await?),
-            (Self::There(client), answers) => client.answer(id, question, answers).await,
+            (Self::Local(here), None) => Ok(here.reachable.sessions.reject_question(id, question).await?),
+            (Self::Remote(client), answers) => client.answer(id, question, answers).await,
         }
     }
 
     /// Ends it.
     pub(crate) async fn terminate(&self, id: &SessionId) -> Result<(), Failure> {
         match self {
-            Self::Here(here) => Ok(here.reachable.sessions.terminate(id).await?),
-            Self::There(client) => client.terminate(id).await,
+            Self::Local(here) => Ok(here.reachable.sessions.terminate(id).await?),
+            Self::Remote(client) => client.terminate(id).await,
         }
     }
 
     /// Ends it if it runs, and forgets it.
     pub(crate) async fn delete(&self, id: &SessionId) -> Result<(), Failure> {
         match self {
-            Self::Here(here) => Ok(here.reachable.sessions.delete(id).await?),
-            Self::There(client) => client.call(Method::DELETE, &format!("/v1/sessions/{id}"), None).await.map(drop),
+            Self::Local(here) => Ok(here.reachable.sessions.delete(id).await?),
+            Self::Remote(client) => client.call(Method::DELETE, &format!("/v1/sessions/{id}"), None).await.map(drop),
         }
     }
 
     /// Writes everything about it to `to`.
     pub(crate) async fn export(&self, id: &SessionId, to: &mut dyn Write) -> Result<(), Failure> {
         match self {
-            Self::Here(here) => {
+            Self::Local(here) => {
                 let mut bundle = here.reachable.sessions.export(id).await?;
-                std::io::copy(&mut bundle, to).map(drop).map_err(|error| Failure::output(&error))
+                std::io::copy(&mut bundle, to).map(drop).map_err(|error| Failure::output_failed(&error))
             }
-            Self::There(client) => client.copy(&format!("/v1/sessions/{id}/export"), to).await,
+            Self::Remote(client) => client.copy(&format!("/v1/sessions/{id}/export"), to).await,
         }
     }
 
     /// Takes a session in from a bundle, under its own id or under `new_id`.
     pub(crate) async fn import(&self, file: File, new_id: Option<SessionId>) -> Result<SessionInfo, Failure> {
         match self {
-            Self::Here(here) => Ok(here.reachable.sessions.import(file, new_id).await?),
-            Self::There(client) => {
+            Self::Local(here) => Ok(here.reachable.sessions.import(file, new_id).await?),
+            Self::Remote(client) => {
                 let mut bytes = Vec::new();
                 let mut file = file;
-                file.read_to_end(&mut bytes).map_err(|error| Failure::of(ProblemCode::InvalidRequest, &error))?;
+                file.read_to_end(&mut bytes)
+                    .map_err(|error| Failure::from_error(ProblemCode::InvalidRequest, &error))?;
                 let query = new_id.map(|id| format!("?as={id}")).unwrap_or_default();
                 let info = client.upload(&format!("/v1/import{query}"), bytes.into()).await?;
-                serde_json::from_value(info).map_err(|error| Failure::of(ProblemCode::Internal, &error))
+                serde_json::from_value(info).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))
             }
         }
     }
 
     /// Lets go of everything this process runs.
     pub(crate) async fn close(&self) {
-        if let Self::Here(here) = self {
+        if let Self::Local(here) = self {
             here.reachable.close().await;
         }
     }
 }
 
 /// Events as they come.
-pub(crate) enum Follow {
+pub(crate) enum EventSource {
     /// From the journal.
-    Here(JournalTail),
+    Local(JournalTail),
     /// From the server.
-    There(EventStream),
+    Remote(EventStream),
 }
 
-impl Follow {
+impl EventSource {
     /// The next event; `None` after the last.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, Failure> {
         match self {
-            Self::Here(tail) => Ok(tail.next(1).await?.pop()),
-            Self::There(stream) => stream.next().await,
+            Self::Local(tail) => Ok(tail.next(1).await?.pop()),
+            Self::Remote(stream) => stream.next().await,
         }
     }
 }

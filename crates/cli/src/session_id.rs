@@ -6,5 +6,5 @@ use crate::failure::Failure;
 
 /// An id that sorts by time.
 pub(crate) fn new_session_id() -> Result<SessionId, Failure> {
-    SessionId::new(uuid::Uuid::now_v7().to_string()).map_err(|error| Failure::of(ProblemCode::Internal, &error))
+    SessionId::new(uuid::Uuid::now_v7().to_string()).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))
 }

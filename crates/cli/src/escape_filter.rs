@@ -6,8 +6,8 @@
 
 /// Lets text and colours through, and nothing that commands the terminal.
 #[derive(Debug, Default)]
-pub(crate) struct Outlet {
-    state: State,
+pub(crate) struct EscapeFilter {
+    state: FilterState,
     pending: Vec<u8>,
     /// How many bytes of a letter are still to come.
     letter_rest: u8,
@@ -16,7 +16,7 @@ pub(crate) struct Outlet {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum FilterState {
     #[default]
     Text,
     /// After the byte that begins both a letter of Latin-1 and a control of C1.
@@ -38,7 +38,7 @@ const LATIN: u8 = 0xc2;
 /// A colour has few parameters; whatever is longer is no colour.
 const LONGEST_COLOUR: usize = 32;
 
-impl Outlet {
+impl EscapeFilter {
     /// For programs that draw on a whole screen: they may move the cursor, clear, scroll and choose modes too. What
     /// reaches beyond the screen (titles, the clipboard, the window, the printer, strings of any kind) still does not
     /// pass, nor does anything a terminal answers with what it was told before.
@@ -58,65 +58,67 @@ impl Outlet {
     #[expect(clippy::match_same_arms, reason = "the arms are a table of states, read from top to bottom")]
     fn byte(&mut self, byte: u8, shown: &mut Vec<u8>) {
         self.state = match (self.state, byte) {
-            (State::Latin, 0x80..=0x9f) => self.control(byte),
-            (State::Latin, 0xa0..=0xbf) => {
+            (FilterState::Latin, 0x80..=0x9f) => self.control(byte),
+            (FilterState::Latin, 0xa0..=0xbf) => {
                 shown.extend([LATIN, byte]);
-                State::Text
+                FilterState::Text
             }
-            (State::Text | State::Latin | State::Escape | State::Control, 0x1b) => State::Escape,
-            (State::Text | State::Latin, _) => self.text(byte, shown),
-            (State::Escape, b'7' | b'8' | b'=' | b'>' | b'D' | b'E' | b'M' | b'H') if self.screens => {
+            (FilterState::Text | FilterState::Latin | FilterState::Escape | FilterState::Control, 0x1b) => {
+                FilterState::Escape
+            }
+            (FilterState::Text | FilterState::Latin, _) => self.text(byte, shown),
+            (FilterState::Escape, b'7' | b'8' | b'=' | b'>' | b'D' | b'E' | b'M' | b'H') if self.screens => {
                 shown.extend([0x1b, byte]);
-                State::Text
+                FilterState::Text
             }
             // One more byte says which letters are meant.
-            (State::Escape, b'(' | b')') if self.screens => State::Letters(byte),
-            (State::Letters(which), b'0' | b'A' | b'B') => {
+            (FilterState::Escape, b'(' | b')') if self.screens => FilterState::Letters(byte),
+            (FilterState::Letters(which), b'0' | b'A' | b'B') => {
                 shown.extend([0x1b, which, byte]);
-                State::Text
+                FilterState::Text
             }
-            (State::Letters(_), 0x1b) => State::Escape,
-            (State::Letters(_), _) => State::Text,
+            (FilterState::Letters(_), 0x1b) => FilterState::Escape,
+            (FilterState::Letters(_), _) => FilterState::Text,
             // ESC and a letter from `@` to `_` is one of C1.
-            (State::Escape, b'@'..=b'_') => self.control(byte + 0x40),
-            (State::Control, b'0'..=b'9' | b';' | b':') if self.pending.len() < LONGEST_COLOUR => {
+            (FilterState::Escape, b'@'..=b'_') => self.control(byte + 0x40),
+            (FilterState::Control, b'0'..=b'9' | b';' | b':') if self.pending.len() < LONGEST_COLOUR => {
                 self.pending.push(byte);
-                State::Control
+                FilterState::Control
             }
-            (State::Control, b'?') if self.screens && self.pending.is_empty() => {
+            (FilterState::Control, b'?') if self.screens && self.pending.is_empty() => {
                 self.pending.push(byte);
-                State::Control
+                FilterState::Control
             }
-            (State::Control, _) if self.screens && draws(byte) && self.pending.len() < LONGEST_COLOUR => {
+            (FilterState::Control, _) if self.screens && draws(byte) && self.pending.len() < LONGEST_COLOUR => {
                 shown.extend_from_slice(b"\x1b[");
                 shown.append(&mut self.pending);
                 shown.push(byte);
-                State::Text
+                FilterState::Text
             }
-            (State::Control, b'm') if self.pending.len() < LONGEST_COLOUR => {
+            (FilterState::Control, b'm') if self.pending.len() < LONGEST_COLOUR => {
                 shown.extend_from_slice(b"\x1b[");
                 shown.append(&mut self.pending);
                 shown.push(b'm');
-                State::Text
+                FilterState::Text
             }
-            (State::Control, 0x20..=0x3f) => {
+            (FilterState::Control, 0x20..=0x3f) => {
                 // Some other sequence: dropped whole, up to its final byte.
                 self.pending.resize(LONGEST_COLOUR, b' ');
-                State::Control
+                FilterState::Control
             }
-            (State::Command, 0x07 | 0x9c) | (State::CommandEscape, b'\\') => State::Text,
-            (State::Command | State::CommandEscape, 0x1b) => State::CommandEscape,
-            (State::Command | State::CommandEscape, _) => State::Command,
-            (State::Escape | State::Control, _) => State::Text,
+            (FilterState::Command, 0x07 | 0x9c) | (FilterState::CommandEscape, b'\\') => FilterState::Text,
+            (FilterState::Command | FilterState::CommandEscape, 0x1b) => FilterState::CommandEscape,
+            (FilterState::Command | FilterState::CommandEscape, _) => FilterState::Command,
+            (FilterState::Escape | FilterState::Control, _) => FilterState::Text,
         };
     }
 
     /// A byte that is not part of a sequence.
-    fn text(&mut self, byte: u8, shown: &mut Vec<u8>) -> State {
+    fn text(&mut self, byte: u8, shown: &mut Vec<u8>) -> FilterState {
         if self.letter_rest > 0 && (0x80..=0xbf).contains(&byte) {
             self.letter_rest -= 1;
             shown.push(byte);
-            return State::Text;
+            return FilterState::Text;
         }
         self.letter_rest = match byte {
             0xc3..=0xdf => 1,
@@ -125,26 +127,26 @@ impl Outlet {
             _ => 0,
         };
         match byte {
-            LATIN => return State::Latin,
+            LATIN => return FilterState::Latin,
             0x80..=0x9f => return self.control(byte),
             b'\n' | b'\r' | b'\t' | 0x20..=0x7e | 0xa0.. => shown.push(byte),
             // Back, and the two that choose between letters.
             0x08 | 0x0e | 0x0f if self.screens => shown.push(byte),
             _ => {}
         }
-        State::Text
+        FilterState::Text
     }
 
     /// What a control of C1 begins.
-    fn control(&mut self, control: u8) -> State {
+    fn control(&mut self, control: u8) -> FilterState {
         self.letter_rest = 0;
         match control {
             0x9b => {
                 self.pending.clear();
-                State::Control
+                FilterState::Control
             }
-            0x90 | 0x98 | 0x9d..=0x9f => State::Command,
-            _ => State::Text,
+            0x90 | 0x98 | 0x9d..=0x9f => FilterState::Command,
+            _ => FilterState::Text,
         }
     }
 }
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_screen_can_be_drawn_and_nothing_beyond_it() {
-        let pass = |given: &[u8]| Outlet::for_screens().pass(given);
+        let pass = |given: &[u8]| EscapeFilter::for_screens().pass(given);
         let drawn =
             b"\x1b[2J\x1b[10;10Hx\x1b[?1049h\x1b[?25l\x1b7\x1b8\x1b(0\x1b(B\x1bM\x1b[K\x1b[1;24r\x08\x1b[6n\x1b[31m";
         assert_eq!(pass(drawn), drawn);
@@ -186,10 +188,10 @@ mod tests {
 
     #[track_caller]
     fn check(given: &[u8], expected: &[u8]) {
-        assert_eq!(Outlet::default().pass(given), expected);
+        assert_eq!(EscapeFilter::default().pass(given), expected);
         // Cut anywhere, the same comes out.
         for at in 0..given.len() {
-            let mut outlet = Outlet::default();
+            let mut outlet = EscapeFilter::default();
             let mut shown = outlet.pass(&given[..at]);
             shown.extend(outlet.pass(&given[at..]));
             assert_eq!(shown, expected, "cut at {at}");

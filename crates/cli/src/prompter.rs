@@ -8,16 +8,16 @@ use crate::timeline::clean;
 
 /// Nobody is there to be asked: the input has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Nobody;
+pub(crate) struct InputEnded;
 
 /// Asks which of a few words is meant: one of them in small letters, or nothing when nobody answers.
-pub(crate) async fn choice(question: &'static str) -> String {
-    line(question.to_owned()).await.unwrap_or_default().to_lowercase()
+pub(crate) async fn ask_choice(question: &'static str) -> String {
+    read_line(question.to_owned()).await.unwrap_or_default().to_lowercase()
 }
 
 /// Asks whether something is allowed; no is the answer to everything that is not yes.
-pub(crate) async fn permission() -> Result<PermissionReply, Nobody> {
-    let typed = line("allow? [y]es once · [a]lways · [n]o: ".to_owned()).await?;
+pub(crate) async fn ask_permission() -> Result<PermissionReply, InputEnded> {
+    let typed = read_line("allow? [y]es once · [a]lways · [n]o: ".to_owned()).await?;
     Ok(match typed.to_lowercase().as_str() {
         "y" | "yes" => PermissionReply::Once,
         "a" | "always" => PermissionReply::Always,
@@ -26,8 +26,8 @@ pub(crate) async fn permission() -> Result<PermissionReply, Nobody> {
 }
 
 /// Asks each thing that `question` asks; nothing when one of them is not answered.
-pub(crate) async fn answers(question: &Question) -> Result<Option<Vec<Vec<String>>>, Nobody> {
-    of_each(&question.asked(), line).await
+pub(crate) async fn ask_questions(question: &Question) -> Result<Option<Vec<Vec<String>>>, InputEnded> {
+    ask_each(&question.asked(), read_line).await
 }
 
 /// The first option of each thing that `question` asks, which is what the agent thought most likely.
@@ -35,10 +35,10 @@ pub(crate) fn first_options(question: &Question) -> Option<Vec<Vec<String>>> {
     question.asked().into_iter().map(|asked| Some(vec![asked.options.into_iter().next()?])).collect()
 }
 
-async fn of_each(
+async fn ask_each(
     list: &[Asked],
-    mut read: impl AsyncFnMut(String) -> Result<String, Nobody>,
-) -> Result<Option<Vec<Vec<String>>>, Nobody> {
+    mut read: impl AsyncFnMut(String) -> Result<String, InputEnded>,
+) -> Result<Option<Vec<Vec<String>>>, InputEnded> {
     let mut all = Vec::new();
     for asked in list {
         // A single one stands on the screen already.
@@ -46,7 +46,7 @@ async fn of_each(
         if typed.is_empty() {
             return Ok(None);
         }
-        all.push(meant(asked, &typed));
+        all.push(parse_answer(asked, &typed));
     }
     Ok(Some(all))
 }
@@ -74,7 +74,7 @@ fn prompt(asked: &Asked, with_question: bool) -> String {
 }
 
 /// What was typed: the number of an option, its name, or words of the person's own.
-fn meant(asked: &Asked, typed: &str) -> Vec<String> {
+fn parse_answer(asked: &Asked, typed: &str) -> Vec<String> {
     let option = |word: &str| {
         let numbered = word.parse::<usize>().ok().and_then(|number| asked.options.get(number.checked_sub(1)?));
         numbered.or_else(|| asked.options.iter().find(|option| option.eq_ignore_ascii_case(word))).cloned()
@@ -87,7 +87,7 @@ fn meant(asked: &Asked, typed: &str) -> Vec<String> {
 }
 
 /// A line the person types, without what stands around it.
-async fn line(prompt: String) -> Result<String, Nobody> {
+async fn read_line(prompt: String) -> Result<String, InputEnded> {
     let read = tokio::task::spawn_blocking(move || {
         anstream::eprint!("{:>22}\x1b[33m{prompt}\x1b[0m", "");
         let mut line = String::new();
@@ -95,9 +95,9 @@ async fn line(prompt: String) -> Result<String, Nobody> {
             return Ok(line.trim().to_owned());
         }
         anstream::eprintln!();
-        Err(Nobody)
+        Err(InputEnded)
     });
-    read.await.unwrap_or(Err(Nobody))
+    read.await.unwrap_or(Err(InputEnded))
 }
 
 #[cfg(test)]
@@ -110,9 +110,9 @@ mod tests {
         Asked { header: None, prompt: "Which?".to_owned(), options, descriptions, several }
     }
 
-    async fn check(list: &[Asked], typed: &[&str]) -> Result<Option<Vec<Vec<String>>>, Nobody> {
+    async fn check(list: &[Asked], typed: &[&str]) -> Result<Option<Vec<Vec<String>>>, InputEnded> {
         let mut lines = typed.iter();
-        of_each(list, async |_| lines.next().map(|line| (*line).to_owned()).ok_or(Nobody)).await
+        ask_each(list, async |_| lines.next().map(|line| (*line).to_owned()).ok_or(InputEnded)).await
     }
 
     #[tokio::test]
@@ -128,7 +128,7 @@ mod tests {
     async fn one_without_an_answer_leaves_all_of_them_without() {
         let list = [asked(&["Red"], false), asked(&["Small"], false)];
         assert_eq!(check(&list, &["1", ""]).await, Ok(None));
-        assert_eq!(check(&list, &["1"]).await, Err(Nobody));
+        assert_eq!(check(&list, &["1"]).await, Err(InputEnded));
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn several_are_chosen_where_several_may_be() {
-        assert_eq!(meant(&asked(&["A", "B", "C"], true), "1, c"), ["A", "C"]);
-        assert_eq!(meant(&asked(&["A", "B"], false), "1, b"), ["1, b"]);
+        assert_eq!(parse_answer(&asked(&["A", "B", "C"], true), "1, c"), ["A", "C"]);
+        assert_eq!(parse_answer(&asked(&["A", "B"], false), "1, b"), ["1, b"]);
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 
 /// The MCP servers of a JSON file: by name.
-pub(crate) fn mcp(path: &Path) -> Result<BTreeMap<String, Value>, Failure> {
+pub(crate) fn read_mcp_servers(path: &Path) -> Result<BTreeMap<String, Value>, Failure> {
     let wrong = |error: &dyn std::error::Error| {
         Failure::new(ProblemCode::InvalidRequest, format!("`{}` holds no MCP servers", path.display()))
             .because(error)
@@ -20,7 +20,7 @@ pub(crate) fn mcp(path: &Path) -> Result<BTreeMap<String, Value>, Failure> {
 }
 
 /// Where skills come from.
-pub(crate) fn skills(sources: &[String]) -> Result<Option<Value>, Failure> {
+pub(crate) fn parse_skill_sources(sources: &[String]) -> Result<Option<Value>, Failure> {
     if sources.is_empty() {
         return Ok(None);
     }
@@ -46,11 +46,12 @@ mod tests {
 
     #[test]
     fn a_source_is_told_by_how_it_is_written() {
-        let kind = |source: &str| skills(&[source.to_owned()]).unwrap().unwrap()["sources"][0]["type"].clone();
+        let kind =
+            |source: &str| parse_skill_sources(&[source.to_owned()]).unwrap().unwrap()["sources"][0]["type"].clone();
         assert_eq!(kind("/"), "local");
         assert_eq!(kind("https://example.com/skills.git"), "git");
         assert_eq!(kind("owner/no-such-folder-here"), "github");
-        assert!(skills(&["/nowhere/at/all".to_owned()]).is_err());
-        assert_eq!(skills(&[]).unwrap(), None);
+        assert!(parse_skill_sources(&["/nowhere/at/all".to_owned()]).is_err());
+        assert_eq!(parse_skill_sources(&[]).unwrap(), None);
     }
 }

@@ -11,18 +11,18 @@ use protocol::{ProblemCode, SessionId, SessionInfo};
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::front::Front;
-use crate::policy::{Setting, choose};
+use crate::policy::{PolicyContext, choose};
+use crate::session_access::SessionAccess;
 
 /// Runs one thing in the server if one answers, else here.
 async fn with_front<T>(
     config: &Config,
     spawner: Spawner,
     json: bool,
-    work: impl AsyncFnOnce(&Front) -> Result<T, Failure>,
+    work: impl AsyncFnOnce(&SessionAccess) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let policy = Arc::new(choose(&Setting::of(config, json), Some("balanced"), &[])?);
-    let front = Front::open(config, policy, spawner).await?;
+    let policy = Arc::new(choose(&PolicyContext::of(config, json), Some("balanced"), &[])?);
+    let front = SessionAccess::open(config, policy, spawner).await?;
     let outcome = work(&front).await;
     front.close().await;
     outcome
