@@ -73,6 +73,9 @@ impl Inside {
         }
         let mut env = self.env.clone();
         env.extend(task.env);
+        if task.terminal.is_some() {
+            env.entry("TERM".to_owned()).or_insert_with(|| "xterm-256color".to_owned());
+        }
         ExecSpec {
             command,
             env,
