@@ -1,6 +1,6 @@
-//! `viv credentials`: which credentials this host has, from where, and whether they are good. Never what they are.
+//! `viv credentials`: list the model credentials of this host, and check them. Secrets are never shown.
 //!
-//! Keys are used by the gateway, outside every sandbox; nothing of what is listed here is ever put into one.
+//! The gateway uses keys outside the sandboxes. No listed credential is ever put into a sandbox.
 
 mod health;
 
@@ -19,12 +19,12 @@ use health::CredentialHealth;
 
 #[derive(Debug, Args)]
 pub(crate) struct CredentialsArguments {
-    /// Try each key with one small call
+    /// Check each key with one small call
     #[arg(long)]
     check: bool,
 }
 
-/// Carries out `viv credentials`. With `--check` it fails when a key is not good or its vendor cannot be reached.
+/// Runs `viv credentials`. With `--check` it fails if a key is rejected or a vendor cannot be reached.
 pub(crate) fn carry_out(arguments: &CredentialsArguments, config: &Config, json: bool) -> Result<ExitCode, Failure> {
     let found = config::credentials();
     let checked = if arguments.check { check(config, &found)? } else { found.iter().map(|_| None).collect() };
@@ -49,7 +49,7 @@ fn check(config: &Config, found: &[FoundCredential]) -> Result<Vec<Option<Creden
     })
 }
 
-/// The worst of all: a bad key before a vendor that cannot be reached.
+/// Returns the exit code of the worst result: a rejected key before an unreachable vendor.
 fn exit_code<'a>(all: impl Iterator<Item = &'a CredentialHealth>) -> ExitCode {
     let worst = all.filter_map(|health| match health {
         CredentialHealth::Good => None,
@@ -67,7 +67,7 @@ fn sort(credential: &FoundCredential) -> &'static str {
     }
 }
 
-/// Who uses it: a login belongs to the program that made it.
+/// Returns the user of a credential. The gateway uses no logins: those belong to the agent's own program.
 fn user(credential: &FoundCredential) -> &'static str {
     if health::kind(&credential.provider).is_some() && credential.form == CredentialForm::Key {
         "gateway"

@@ -1,4 +1,4 @@
-//! `viv doctor`: what works on this machine, tried for real.
+//! `viv doctor`: checks of this machine, including a real sandbox.
 
 mod engines;
 
@@ -21,20 +21,20 @@ use crate::failure::Failure;
 use crate::host;
 use crate::policy::{PolicyContext, choose};
 
-/// Where findings are kept in the data directory.
-const KEPT: &str = "doctor.json";
+/// File in the data directory with the last report.
+const REPORT_FILE: &str = "doctor.json";
 
-/// How one check came out.
+/// Result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum CheckStatus {
     Ok,
-    /// Works, with less than could be.
+    /// Works with restrictions.
     Weaker,
     Failed,
 }
 
-/// One thing that was tried.
+/// One check.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct DoctorCheck {
     id: String,
@@ -53,7 +53,7 @@ impl DoctorCheck {
         Self { id: id.to_owned(), status: CheckStatus::Failed, summary: summary.into(), help: help.map(str::to_owned) }
     }
 
-    /// Without it something else does.
+    /// Turns a failure into a restriction, because another feature replaces this one.
     fn weaken(&mut self) {
         if self.status == CheckStatus::Failed {
             self.status = CheckStatus::Weaker;
@@ -61,25 +61,25 @@ impl DoctorCheck {
     }
 }
 
-/// What was found on this machine. It holds until the next boot, for the same user and the same viv.
+/// Results of all checks. They are valid until the next boot, for the same user and version of viv.
 #[derive(Debug, Serialize, Deserialize)]
 struct DoctorReport {
     boot_id: String,
     uid: u32,
     version: String,
-    /// What viv.toml says of sandboxes, and which engines there were: with others, other things are found.
+    /// Sandbox settings and engine sockets at the time; other ones invalidate the report.
     configured: SandboxSection,
     sockets: Vec<PathBuf>,
     checks: Vec<DoctorCheck>,
-    /// How each key of a policy is kept here; empty when no sandbox could be made.
+    /// Enforcement of each policy key; empty if no sandbox could be made.
     enforced: Map<String, Value>,
 }
 
 impl DoctorReport {
-    /// Tries everything.
-    fn try_all(config: &Config, spawner: Spawner, json: bool) -> Result<Self, Failure> {
+    /// Runs all checks.
+    fn run_all(config: &Config, spawner: Spawner, json: bool) -> Result<Self, Failure> {
         let policy = Arc::new(choose(&PolicyContext::of(config, json), Some("balanced"), &[])?);
-        // Before there is a second thread.
+        // The probes require a single thread.
         let mut features: Vec<DoctorCheck> = probe_kernel().into_iter().map(feature).collect();
         let limits = probe_limits().into_iter().map(limit);
         let rest: Vec<DoctorCheck> = limits.chain([data_directory(config)]).collect();
@@ -88,7 +88,7 @@ impl DoctorReport {
             Ok((engines::look(config, &spawner).await, sandbox(config, policy, &spawner).await))
         })?;
         if backend.is_some_and(|name| name != JAIL) {
-            // What is made without the jail needs none of what that is made of.
+            // A container needs none of the jail's kernel features.
             features.iter_mut().for_each(DoctorCheck::weaken);
         }
         let checks = [vec![kernel()], features, rest, engines, vec![check]].concat();
@@ -97,24 +97,24 @@ impl DoctorReport {
         Ok(Self { boot_id, uid, version, configured, sockets: backend::sockets(config), checks, enforced })
     }
 
-    /// What was found earlier, where it still holds.
+    /// Returns the stored report if it is still valid and has no failure.
     fn earlier(config: &Config) -> Option<Self> {
-        let text = std::fs::read(config.data_dir.join(KEPT)).ok()?;
+        let text = std::fs::read(config.data_dir.join(REPORT_FILE)).ok()?;
         let found: Self = serde_json::from_slice(&text).ok()?;
         let holds = found.boot_id == boot_id()
             && found.uid == rustix::process::geteuid().as_raw()
             && found.version == env!("CARGO_PKG_VERSION")
             && found.configured == config.file.sandbox
             && found.sockets == backend::sockets(config)
-            // What failed may have been mended since.
+            // A failure may have been fixed since.
             && !found.failed();
         holds.then_some(found)
     }
 
-    /// Kept for the next time; where it cannot be, the next time tries again.
+    /// Stores the report. If that fails, the next call runs the checks again.
     fn keep(&self, config: &Config) {
         if let (Ok(_), Ok(text)) = (host::data_dir(config), serde_json::to_vec_pretty(self)) {
-            let _ = std::fs::write(config.data_dir.join(KEPT), text);
+            let _ = std::fs::write(config.data_dir.join(REPORT_FILE), text);
         }
     }
 
@@ -123,7 +123,7 @@ impl DoctorReport {
     }
 }
 
-/// Carries out `viv doctor`; exit code 6 when a sandbox cannot be made here.
+/// Runs `viv doctor`; exit code 6 if no sandbox can be made.
 pub(crate) fn carry_out(
     arguments: &DoctorArguments,
     config: &Config,
@@ -131,10 +131,10 @@ pub(crate) fn carry_out(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let earlier = if arguments.fresh { None } else { DoctorReport::earlier(config) };
-    let again = earlier.is_some();
+    let is_stored = earlier.is_some();
     let findings = match earlier {
         Some(findings) => findings,
-        None => DoctorReport::try_all(config, spawner, json)?,
+        None => DoctorReport::run_all(config, spawner, json)?,
     };
     findings.keep(config);
     if json {
@@ -143,18 +143,18 @@ pub(crate) fn carry_out(
         println!("{text}");
     } else {
         anstream::print!("{}{}", render(&findings.checks), render_keys(&findings.enforced));
-        if again {
-            anstream::println!("found since this machine was started; `viv doctor --fresh` tries again");
+        if is_stored {
+            anstream::println!("results since the last boot; run `viv doctor --fresh` to check again");
         }
     }
     Ok(ExitCode::from(if findings.failed() { ProblemCode::SandboxCreateError.exit() } else { 0 }))
 }
 
-/// One line a key of a policy: by what it is kept here.
+/// Renders one line for each policy key with its enforcement.
 fn render_keys(enforced: &Map<String, Value>) -> String {
     let mut text = String::new();
     if !enforced.is_empty() {
-        text.push_str("\nhow a policy's keys are kept here:\n");
+        text.push_str("\nenforcement of policy keys:\n");
     }
     for (key, row) in enforced {
         let word = |name| row.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -195,13 +195,13 @@ fn data_directory(config: &Config) -> DoctorCheck {
         Ok(_) => DoctorCheck::ok("data directory", path.to_string()),
         Err(_) => DoctorCheck::failed(
             "data directory",
-            format!("{path} cannot be used"),
+            format!("cannot use {path}"),
             Some("viv --data-dir ./viv-data doctor"),
         ),
     }
 }
 
-/// A feature that every sandbox needs.
+/// Check of a kernel feature that every sandbox needs.
 fn feature(probe: FeatureProbe) -> DoctorCheck {
     let help = match probe.name {
         "landlock" => "boot with lsm=landlock,… on the kernel command line",
@@ -217,7 +217,7 @@ fn feature(probe: FeatureProbe) -> DoctorCheck {
     }
 }
 
-/// A limit that can be kept by less than a cgroup where the policy says so.
+/// Check of a resource limit. A policy can accept a weaker mechanism with `degrade`.
 fn limit(probe: FeatureProbe) -> DoctorCheck {
     let weaker = if probe.name == "cpu limit" { "none" } else { "rlimit" };
     match probe.outcome {
@@ -225,25 +225,25 @@ fn limit(probe: FeatureProbe) -> DoctorCheck {
         Err(error) => DoctorCheck {
             id: probe.name.to_owned(),
             status: CheckStatus::Weaker,
-            summary: format!("{error}; by {weaker} where the policy says `degrade`"),
+            summary: format!("{error}; enforced by {weaker} if the policy says `degrade`"),
             help: Some("sudo viv doctor".to_owned()),
         },
     }
 }
 
-/// The backend that needs no engine.
+/// Name of the built-in backend.
 const JAIL: &str = "jail";
 
-/// That a sandbox can be made, or why not.
+/// Result of making a sandbox.
 struct SandboxTrial {
     check: DoctorCheck,
-    /// Who made it.
+    /// Backend that made the sandbox.
     backend: Option<&'static str>,
-    /// How each key of a policy is kept in it.
+    /// Enforcement of each policy key in it.
     enforced: Map<String, Value>,
 }
 
-/// Makes a sandbox as any other command would, and runs a command in it: the only proof that counts.
+/// Makes a sandbox with the chosen backend and runs a command in it.
 async fn sandbox(config: &Config, policy: Arc<EffectivePolicy>, spawner: &Arc<Spawner>) -> SandboxTrial {
     const ID: &str = "sandbox";
     let id = "doctor".to_owned();
@@ -261,26 +261,29 @@ async fn sandbox(config: &Config, policy: Arc<EffectivePolicy>, spawner: &Arc<Sp
     let failed = |check| SandboxTrial { check, backend: None, enforced: Map::new() };
     match attempt.await {
         Ok((result, Value::Object(enforced), name)) if is_ordinary(&result.stdout) => {
-            let made = format!("made by {name}, {}, and a command ran in it as an ordinary user", reason(config));
+            let made = format!("made by {name}, {}; a command ran in it as an ordinary user", reason(config));
             SandboxTrial { check: DoctorCheck::ok(ID, made), backend: Some(name), enforced }
         }
         Ok((result, ..)) => {
-            let said = format!("a command in it said `{}`", String::from_utf8_lossy(&result.stdout).trim());
-            failed(DoctorCheck::failed(ID, said, None))
+            let unexpected = format!(
+                "`id -u` in the sandbox printed `{}`, expected an ordinary user",
+                String::from_utf8_lossy(&result.stdout).trim()
+            );
+            failed(DoctorCheck::failed(ID, unexpected, None))
         }
         Err(failure) => failed(DoctorCheck::failed(ID, failure.to_string(), failure.problem().hint.as_deref())),
     }
 }
 
-/// Why it is that backend.
+/// Returns why that backend was chosen.
 fn reason(config: &Config) -> &'static str {
     match config.file.sandbox.backend {
-        Some(_) => "which `sandbox.backend` of viv.toml names",
+        Some(_) => "chosen by `sandbox.backend` in viv.toml",
         None => "the first that works of jail, podman, docker",
     }
 }
 
-/// Whether that is the number of a user who is not root.
+/// Returns whether the text is the number of a user other than root.
 fn is_ordinary(number: &[u8]) -> bool {
     std::str::from_utf8(number).is_ok_and(|text| text.trim().parse::<u32>().is_ok_and(|number| number != 0))
 }

@@ -1,17 +1,17 @@
-//! Output of programs that are not trusted, on its way to a person's terminal.
+//! A filter for the output of untrusted programs on its way to a terminal.
 //!
-//! A terminal obeys what it is sent: an escape sequence can rewrite the screen, set the clipboard or type
-//! for the person. Colours pass, everything else that commands the terminal does not. The controls of C1
-//! (U+0080 to U+009F) are escapes of two bytes in one: they are read as such, alone or encoded as UTF-8.
+//! An escape sequence can rewrite the screen, set the clipboard or insert input. Colours pass; other escape
+//! sequences are removed. C1 controls (U+0080 to U+009F) are one-byte forms of escape sequences. They are treated as
+//! such, both as raw bytes and encoded as UTF-8.
 
-/// Lets text and colours through, and nothing that commands the terminal.
+/// Passes text and colours, and removes other escape sequences.
 #[derive(Debug, Default)]
 pub(crate) struct EscapeFilter {
     state: FilterState,
     pending: Vec<u8>,
-    /// How many bytes of a letter are still to come.
-    letter_rest: u8,
-    /// Whether a program may draw.
+    /// Missing bytes of a UTF-8 character.
+    missing_bytes: u8,
+    /// Whether full-screen programs may draw.
     screens: bool,
 }
 
@@ -19,15 +19,15 @@ pub(crate) struct EscapeFilter {
 enum FilterState {
     #[default]
     Text,
-    /// After the byte that begins both a letter of Latin-1 and a control of C1.
+    /// After the first byte of either a Latin-1 letter or a C1 control.
     Latin,
     /// After ESC.
     Escape,
-    /// After ESC ( or ESC ): which letters.
-    Letters(u8),
+    /// After ESC ( or ESC ), which select a character set.
+    CharacterSet(u8),
     /// After ESC [: parameters of a control sequence.
     Control,
-    /// Inside a string for the terminal (title, clipboard): dropped up to its end.
+    /// Inside a string for the terminal, such as a title. It is dropped up to its end.
     Command,
     /// After ESC inside such a string.
     CommandEscape,
@@ -35,18 +35,19 @@ enum FilterState {
 
 /// First byte of U+0080 to U+00BF in UTF-8.
 const LATIN: u8 = 0xc2;
-/// A colour has few parameters; whatever is longer is no colour.
+/// Longest parameters of a colour sequence; longer sequences are dropped.
 const LONGEST_COLOUR: usize = 32;
 
 impl EscapeFilter {
-    /// For programs that draw on a whole screen: they may move the cursor, clear, scroll and choose modes too. What
-    /// reaches beyond the screen (titles, the clipboard, the window, the printer, strings of any kind) still does not
-    /// pass, nor does anything a terminal answers with what it was told before.
+    /// Returns a filter for full-screen programs, which may also move the cursor, clear, scroll and choose modes.
+    ///
+    /// Sequences that reach beyond the screen are still removed: titles, clipboard, window, printer, strings of any kind,
+    /// and queries that the terminal answers with earlier input.
     pub(crate) fn for_screens() -> Self {
         Self { screens: true, ..Self::default() }
     }
 
-    /// What of `bytes` may be shown. State is kept: a sequence may be cut anywhere.
+    /// Returns the part of `bytes` that may be shown. A sequence may be split between two calls.
     pub(crate) fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut shown = Vec::with_capacity(bytes.len());
         for byte in bytes {
@@ -71,15 +72,15 @@ impl EscapeFilter {
                 shown.extend([0x1b, byte]);
                 FilterState::Text
             }
-            // One more byte says which letters are meant.
-            (FilterState::Escape, b'(' | b')') if self.screens => FilterState::Letters(byte),
-            (FilterState::Letters(which), b'0' | b'A' | b'B') => {
+            // The next byte selects the character set.
+            (FilterState::Escape, b'(' | b')') if self.screens => FilterState::CharacterSet(byte),
+            (FilterState::CharacterSet(which), b'0' | b'A' | b'B') => {
                 shown.extend([0x1b, which, byte]);
                 FilterState::Text
             }
-            (FilterState::Letters(_), 0x1b) => FilterState::Escape,
-            (FilterState::Letters(_), _) => FilterState::Text,
-            // ESC and a letter from `@` to `_` is one of C1.
+            (FilterState::CharacterSet(_), 0x1b) => FilterState::Escape,
+            (FilterState::CharacterSet(_), _) => FilterState::Text,
+            // ESC and a byte from `@` to `_` is a C1 control.
             (FilterState::Escape, b'@'..=b'_') => self.control(byte + 0x40),
             (FilterState::Control, b'0'..=b'9' | b';' | b':') if self.pending.len() < LONGEST_COLOUR => {
                 self.pending.push(byte);
@@ -102,7 +103,7 @@ impl EscapeFilter {
                 FilterState::Text
             }
             (FilterState::Control, 0x20..=0x3f) => {
-                // Some other sequence: dropped whole, up to its final byte.
+                // Any other sequence is dropped up to its final byte.
                 self.pending.resize(LONGEST_COLOUR, b' ');
                 FilterState::Control
             }
@@ -113,14 +114,14 @@ impl EscapeFilter {
         };
     }
 
-    /// A byte that is not part of a sequence.
+    /// Handles a byte outside of a sequence.
     fn text(&mut self, byte: u8, shown: &mut Vec<u8>) -> FilterState {
-        if self.letter_rest > 0 && (0x80..=0xbf).contains(&byte) {
-            self.letter_rest -= 1;
+        if self.missing_bytes > 0 && (0x80..=0xbf).contains(&byte) {
+            self.missing_bytes -= 1;
             shown.push(byte);
             return FilterState::Text;
         }
-        self.letter_rest = match byte {
+        self.missing_bytes = match byte {
             0xc3..=0xdf => 1,
             0xe0..=0xef => 2,
             0xf0..=0xf4 => 3,
@@ -130,16 +131,16 @@ impl EscapeFilter {
             LATIN => return FilterState::Latin,
             0x80..=0x9f => return self.control(byte),
             b'\n' | b'\r' | b'\t' | 0x20..=0x7e | 0xa0.. => shown.push(byte),
-            // Back, and the two that choose between letters.
+            // Backspace, and shift out and in, which select a character set.
             0x08 | 0x0e | 0x0f if self.screens => shown.push(byte),
             _ => {}
         }
         FilterState::Text
     }
 
-    /// What a control of C1 begins.
+    /// Returns the state after a C1 control.
     fn control(&mut self, control: u8) -> FilterState {
-        self.letter_rest = 0;
+        self.missing_bytes = 0;
         match control {
             0x9b => {
                 self.pending.clear();
@@ -151,8 +152,8 @@ impl EscapeFilter {
     }
 }
 
-/// Whether a control sequence that ends in `last` does something to the screen and nothing else: the cursor, erasing,
-/// scrolling, inserting, colours, modes, and where the cursor is.
+/// Returns whether a control sequence with the final byte `last` affects only the screen: cursor, erasing, scrolling,
+/// inserting, colours, modes, and the cursor position report.
 fn draws(last: u8) -> bool {
     matches!(last, b'@'..=b'H' | b'J'..=b'M' | b'P' | b'S' | b'T' | b'X' | b'Z' | b'`' | b'a' | b'd'..=b'h')
         || matches!(last, b'l' | b'm' | b'n' | b'r' | b's' | b'u')
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_screen_can_be_drawn_and_nothing_beyond_it() {
+    fn screen_mode_allows_drawing_and_nothing_else() {
         let pass = |given: &[u8]| EscapeFilter::for_screens().pass(given);
         let drawn =
             b"\x1b[2J\x1b[10;10Hx\x1b[?1049h\x1b[?25l\x1b7\x1b8\x1b(0\x1b(B\x1bM\x1b[K\x1b[1;24r\x08\x1b[6n\x1b[31m";
@@ -189,11 +190,11 @@ mod tests {
     #[track_caller]
     fn check(given: &[u8], expected: &[u8]) {
         assert_eq!(EscapeFilter::default().pass(given), expected);
-        // Cut anywhere, the same comes out.
+        // The result does not depend on where the input is split.
         for at in 0..given.len() {
-            let mut outlet = EscapeFilter::default();
-            let mut shown = outlet.pass(&given[..at]);
-            shown.extend(outlet.pass(&given[at..]));
+            let mut filter = EscapeFilter::default();
+            let mut shown = filter.pass(&given[..at]);
+            shown.extend(filter.pass(&given[at..]));
             assert_eq!(shown, expected, "cut at {at}");
         }
     }
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_commands_the_terminal_does_not() {
+    fn other_escape_sequences_are_removed() {
         check(b"a\x1b]0;title\x07b", b"ab");
         check(b"a\x1b]52;c;c2VjcmV0\x1b\\b", b"ab");
         check(b"a\x1b[2Jb\x1b[10;10Hc", b"abc");
@@ -216,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn the_one_byte_forms_of_escapes_do_not_either() {
+    fn one_byte_forms_of_escape_sequences_are_removed() {
         check(b"a\xc2\x9b6nb", b"ab");
         check(b"a\xc2\x9d52;c;c2VjcmV0\xc2\x9cb", b"ab");
         check(b"a\x9b6nb\x9d0;title\x9cc\x85", b"abc");
         check(b"\xc2\x9b1;31mred", b"\x1b[1;31mred");
-        // Bytes of the same value inside letters are letters.
+        // The same byte values inside UTF-8 characters pass.
         check("Û œ € ᛛ 𛛛 Â« «".as_bytes(), "Û œ € ᛛ 𛛛 Â« «".as_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! Which command needs what, and how the parts are put together.
+//! Dispatch of commands, and construction of sessions, gateway and ledger from the configuration.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,12 +24,12 @@ use crate::{
     models, money, perms, policy, replay, run, serve, sessions, task, tokens, upstream, usage,
 };
 
-/// Takes as many descriptors as this process may have: the lower limit is for programs that cannot count further, and
-/// every session of a server has a few. Sandboxes have their own.
+/// Raises the soft limit of file descriptors to the hard limit, because every session of a server needs a few. Sandboxes
+/// have their own limit.
 pub(crate) fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%error, "cannot have more descriptors than {:?}", limit.current);
+        tracing::warn!(%error, "cannot raise the limit of file descriptors above {:?}", limit.current);
     }
 }
 
@@ -110,23 +110,22 @@ fn carry_out_policy(command: PolicyCommand, config: &Config, json: bool) -> Resu
     Ok(policy::run(command, &setting, &mut anstream::stdout(), &mut anstream::stderr())?)
 }
 
-/// How long what is left of a command may take to let go of what it holds, such as the mounts of a container.
-const LETTING_GO: Duration = Duration::from_millis(250);
+/// Time for background work to release resources, such as the mounts of a container, when a command ends.
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(250);
 
-/// So many threads may wait for the disk at a time. Each keeps memory of its own, and a crowd that comes at once must not
-/// leave more of it behind than the disk can use.
-const WAITING_THREADS: usize = 64;
+/// Maximum number of threads for blocking work. Each keeps some memory after a burst, and the disk uses no more of them.
+const BLOCKING_THREADS: usize = 64;
 
-/// Runs one command's future; what still blocks at its end is not waited for longer than that.
+/// Runs a command's future on a new runtime; blocking work gets [`SHUTDOWN_GRACE`] at the end.
 pub(crate) fn on_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     jail::share_memory();
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .max_blocking_threads(WAITING_THREADS)
+        .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()
         .map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
     let outcome = runtime.block_on(work);
-    runtime.shutdown_timeout(LETTING_GO);
+    runtime.shutdown_timeout(SHUTDOWN_GRACE);
     outcome
 }
 
@@ -135,7 +134,7 @@ pub(crate) fn data_dir(config: &Config) -> Result<DataDir, Failure> {
     Ok(DataDir::open(&config.data_dir)?)
 }
 
-/// Every session of the data directory, ready to be run in this process.
+/// Opens the sessions of the data directory for this process.
 pub(crate) async fn open_sessions(
     config: &Config,
     policy: Arc<EffectivePolicy>,
@@ -144,7 +143,7 @@ pub(crate) async fn open_sessions(
     open_sessions_in(config, policy, backend::choose(config, &Arc::new(spawner))?).await
 }
 
-/// The same, in sandboxes of `backend`.
+/// Opens the sessions with sandboxes of `backend`.
 pub(crate) async fn open_sessions_in(
     config: &Config,
     policy: Arc<EffectivePolicy>,
@@ -153,7 +152,7 @@ pub(crate) async fn open_sessions_in(
     open(config, policy, backend, upstream::default_upstream(config)?).await
 }
 
-/// The same, with another model than the configured one.
+/// Opens the sessions with another upstream than the configured one.
 pub(crate) async fn open_sessions_behind(
     config: &Config,
     policy: Arc<EffectivePolicy>,
@@ -184,22 +183,22 @@ async fn open(
         variables: HostVariables::new(config::host_variable),
     };
     let sessions = setup.open()?;
-    // What a host that was killed left behind is put in order by whoever comes next.
+    // Recover the sessions of hosts that were killed.
     sessions.recover().await?;
     Ok(sessions)
 }
 
-/// How long a session waits for what.
+/// Returns the timeouts of sessions.
 fn timing(config: &Config) -> SessionTimeouts {
-    let (usual, ask) = (SessionTimeouts::default(), &config.file.ask);
+    let (default, ask) = (SessionTimeouts::default(), &config.file.ask);
     SessionTimeouts {
-        permission: ask.permission_timeout.unwrap_or(usual.permission),
-        question: ask.question_timeout.unwrap_or(usual.question),
-        ..usual
+        permission: ask.permission_timeout.unwrap_or(default.permission),
+        question: ask.question_timeout.unwrap_or(default.question),
+        ..default
     }
 }
 
-/// What a session may use of the gateway, and what is kept of its calls.
+/// Returns the gateway's limits for one session, including what is recorded of its calls.
 pub(crate) fn limits(config: &Config) -> Result<GatewayLimits, Failure> {
     let section = &config.file.record;
     let keep = match section.content {
@@ -210,18 +209,18 @@ pub(crate) fn limits(config: &Config) -> Result<GatewayLimits, Failure> {
     Ok(GatewayLimits { keep, compress: section.zstd, ..GatewayLimits::default() })
 }
 
-/// What is a secret in the body of a model call.
+/// Returns the rules that redact secrets in the bodies of model calls.
 pub(crate) fn redaction(config: &Config) -> Result<RedactionRules, Failure> {
     let redaction = RedactionRules::new(&config.file.record.redact);
-    redaction.map_err(|error| config.wrong("record.redact", &error.to_string()).because(&error.source))
+    redaction.map_err(|error| config.invalid_value("record.redact", &error.to_string()).because(&error.source))
 }
 
-/// The gateway of this process, with the prices in force and the ledger of the data directory.
+/// Returns a gateway with the configured prices and the ledger of the data directory.
 pub(crate) fn gateway(config: &Config) -> Result<Gateway, Failure> {
     Ok(accounts(config)?.gateway(&data_dir(config)?)?)
 }
 
-/// How calls are counted in the data directory.
+/// Returns the billing settings of the data directory.
 fn accounts(config: &Config) -> Result<BillingSettings, Failure> {
     let (prices, budgets) = (money::prices(config)?, money::budgets(&config.file.budgets));
     Ok(BillingSettings { prices, budgets, durability: durability(config), limits: limits(config)? })
@@ -235,12 +234,12 @@ fn durability(config: &Config) -> Durability {
     }
 }
 
-/// The ledger of the data directory. What hosts that died left in it is put in order.
+/// Opens the ledger of the data directory and recovers the entries of hosts that died.
 pub(crate) fn ledger(config: &Config) -> Result<SqliteLedger, Failure> {
     Ok(SqliteLedger::claim(&data_dir(config)?, durability(config), Arc::new(SystemClock))?.ledger)
 }
 
-/// Who pays for sessions of this configuration.
+/// Returns the session options of this configuration: account, user and dependencies.
 pub(crate) fn options(config: &Config) -> SessionOptions {
     SessionOptions {
         account: config.file.account.clone(),
@@ -250,12 +249,12 @@ pub(crate) fn options(config: &Config) -> SessionOptions {
     }
 }
 
-/// Comes on SIGINT or SIGTERM, from the moment this is called: whoever is told afterwards that we are there may
-/// end us at once.
+/// Returns a future that resolves on SIGINT or SIGTERM. Signals count from this call on, so that a parent may stop this
+/// process as soon as it is announced.
 pub(crate) fn stop_requested() -> impl Future<Output = ()> {
-    let asked = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
     async move {
-        let [Ok(mut interrupt), Ok(mut terminate)] = asked else { return };
+        let [Ok(mut interrupt), Ok(mut terminate)] = signals else { return };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}

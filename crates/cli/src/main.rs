@@ -18,6 +18,7 @@ mod failure;
 mod gateway;
 mod host;
 mod host_names;
+mod issued_secret;
 mod keys;
 mod log;
 mod models;

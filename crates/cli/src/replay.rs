@@ -1,4 +1,4 @@
-//! `viv replay SESSION`: the recorded session once more, offline, with the real agent and no model.
+//! `viv replay SESSION`: replay a recorded session offline, with the real agent and no model.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -27,23 +27,23 @@ use crate::{host, upstream};
 pub(crate) struct ReplayArguments {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArguments,
-    /// Id, name, the beginning of an id, or @last
+    /// Session: id, name, prefix of an id, or @last
     session: String,
-    /// Compare the two records, and end with 9 where they differ
+    /// Compare both journals and exit with code 9 if they differ
     #[arg(long)]
     diff: bool,
-    /// Another directory that is as the recorded one was when its session began
+    /// Directory with the same content as the recorded workspace at the start of its session
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// The policy it was recorded under; what `viv policy explain` says when not given
+    /// Policy file or preset of the recorded session (default: see `viv policy explain`)
     #[arg(long, value_name = "FILE|PRESET")]
     policy: Option<String>,
-    /// What it was narrowed by: KEY=VALUE
+    /// Narrowing of the recorded session: KEY=VALUE
     #[arg(long, value_name = "KEY=VALUE")]
     narrow: Vec<String>,
 }
 
-/// Carries out `viv replay`.
+/// Runs `viv replay`.
 pub(crate) async fn carry_out(
     arguments: ReplayArguments,
     config: Config,
@@ -58,15 +58,15 @@ pub(crate) async fn carry_out(
     let refused = |error: ReplaySessionError| refused(&name, error);
     let recording = SessionRecording::read(&directory, &info).map_err(refused)?;
     let normal = upstream::request_normalizer(&config)?;
-    let tape = Arc::new(load(&directory, &recording, &normal)?);
+    let recorded = Arc::new(load(&directory, &recording, &normal)?);
     install(&config, &recording)?;
     let workspace = arguments.workspace.as_deref().or(recording.directory.as_deref());
     let setting = PolicyContext::of(&config, json);
-    // One that had no directory belonged to no project, wherever it is played again.
+    // A session without a workspace belongs to no project.
     let setting = if workspace.is_some() { setting.in_project(workspace) } else { setting };
     let policy = choose(&setting, arguments.policy.as_deref(), &arguments.narrow)?;
-    let stage = ReplaySetup {
-        upstream: tape.clone(),
+    let setup = ReplaySetup {
+        upstream: recorded.clone(),
         policy: Arc::new(policy),
         directory: arguments
             .workspace
@@ -76,26 +76,28 @@ pub(crate) async fn carry_out(
         options: host::options(&config),
     };
     if recording.directory.is_some() && recording.origin.is_none() {
-        anstream::eprintln!("\x1b[33mnote\x1b[0m  nobody noted how the workspace began; it is taken as it is");
+        anstream::eprintln!(
+            "\x1b[33mnote\x1b[0m  the original state of the workspace was not recorded; using its current state"
+        );
     }
-    let sessions = host::open_sessions_behind(&config, stage.policy.clone(), spawner, tape.clone()).await?;
-    let reachable = ServedSessions::open(sessions, &directory);
-    let mut audience = Audience { json, ..Audience::default() };
+    let sessions = host::open_sessions_behind(&config, setup.policy.clone(), spawner, recorded.clone()).await?;
+    let served = ServedSessions::open(sessions, &directory);
+    let mut printer = ReplayPrinter { json, ..ReplayPrinter::default() };
     let id = new_session_id()?;
     let played = tokio::select! {
-        played = reachable.sessions.play_whole(id, &recording, &tape, stage, &normal, |event| audience.hear(event)) => {
+        played = served.sessions.play_whole(id, &recording, &recorded, setup, &normal, |event| printer.show(event)) => {
             played.map_err(refused)
         }
         stop = signals.received() => {
-            reachable.close().await;
+            served.close().await;
             return Ok(stop.exit_code());
         }
     };
-    reachable.close().await;
+    served.close().await;
     let played = played?;
-    audience.farewell(&name, played.left);
+    printer.show_summary(&name, played.left);
     if let Some(miss) = played.miss {
-        return Err(Failure::new(ProblemCode::ReplayMiss, "the agent asked for something that was not recorded")
+        return Err(Failure::new(ProblemCode::ReplayMiss, "the agent made a model call that was not recorded")
             .detail(miss)
             .help(format!("viv sessions events {name}")));
     }
@@ -108,7 +110,7 @@ pub(crate) async fn carry_out(
     })
 }
 
-/// The recorded answers.
+/// Loads the recorded answers.
 fn load(
     directory: &DataDir,
     recording: &SessionRecording,
@@ -135,7 +137,7 @@ fn refused(name: &str, error: ReplaySessionError) -> Failure {
         ReplaySessionError::Policy(_) => impossible(&error).help(format!("viv replay {name} --policy=balanced")),
         ReplaySessionError::Workspace { ref differences, .. } => {
             let detail = differences.join("\n");
-            impossible(&error).detail(detail).help(format!("viv replay {name} --workspace=DIR"))
+            impossible(&error).detail(detail).help(format!("viv replay {name} --workspace=."))
         }
         ReplaySessionError::NeverStarted(_) | ReplaySessionError::Tape(_) | ReplaySessionError::Rules(_) => {
             impossible(&error)
@@ -153,30 +155,30 @@ fn show_difference(lines: &[String], name: &str, json: bool) -> Result<ExitCode,
     if !json {
         crate::table::print(&(lines.join("\n") + "\n"))?;
     }
-    let what = format!("the replay differs from what was recorded in {} lines", lines.len());
+    let what = format!("the replay differs from the recording in {} lines", lines.len());
     Err(Failure::new(ProblemCode::ReplayDiffers, what).help(format!("viv sessions events {name}")))
 }
 
-/// Whoever watches a replay.
+/// Shows the progress of a replay on stderr.
 #[derive(Default)]
-struct Audience {
+struct ReplayPrinter {
     json: bool,
     timeline: Timeline,
 }
 
-impl Audience {
-    fn hear(&mut self, event: &Event) {
-        // A reader that is gone is no reason to end in the middle.
+impl ReplayPrinter {
+    fn show(&mut self, event: &Event) {
+        // A closed stderr does not stop the replay.
         if !self.json {
             let _ = self.timeline.show(event, &mut anstream::stderr().lock());
         }
     }
 
-    fn farewell(&self, name: &str, left: usize) {
+    fn show_summary(&self, name: &str, left: usize) {
         if self.json {
             return;
         }
-        let asked = if left == 0 { String::new() } else { format!(" · {left} recorded calls were not asked for") };
-        let _ = writeln!(anstream::stderr().lock(), "replay of {name} · {}{asked}", self.timeline.bill());
+        let unused = if left == 0 { String::new() } else { format!(" · {left} recorded calls were not made") };
+        let _ = writeln!(anstream::stderr().lock(), "replay of {name} · {}{unused}", self.timeline.bill());
     }
 }

@@ -1,4 +1,4 @@
-//! `viv serve`: the session API, until it is told to stop.
+//! `viv serve`: the session API server.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -24,10 +24,10 @@ use crate::failure::Failure;
 use crate::policy::{PolicyContext, choose};
 use crate::{host, log, task, tokens, upstream};
 
-/// By then everything that a start makes for later is made.
+/// Time after which the start is over and its memory can be released.
 const STARTED: Duration = Duration::from_secs(1);
 
-/// Carries out `viv serve`.
+/// Runs `viv serve` until SIGINT or SIGTERM.
 pub(crate) async fn carry_out(
     arguments: ServeArguments,
     config: Config,
@@ -40,7 +40,7 @@ pub(crate) async fn carry_out(
     let tls = tls(&arguments)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let directory = host::data_dir(&config)?;
-    let _only = directory.lock_server()?;
+    let _lock = directory.lock_server()?;
     let policy =
         choose(&PolicyContext::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
     let policy = Arc::new(policy);
@@ -83,20 +83,20 @@ pub(crate) async fn carry_out(
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)
     };
-    tokio::spawn(settle_down());
+    tokio::spawn(release_start_memory());
     server::serve(listeners, served, sessions, announce, host::stop_requested()).await.map_err(not_bound)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Holds no more than a server that waits needs, once the start is over.
-async fn settle_down() {
+/// Releases memory that only the start needed.
+async fn release_start_memory() {
     tokio::time::sleep(STARTED).await;
     if let Err(error) = jail::give_back_what_the_start_needed() {
-        tracing::debug!(%error, "memory of the start is kept");
+        tracing::debug!(%error, "cannot release the memory of the start");
     }
 }
 
-/// Installs agents as `viv agents install` does.
+/// Returns the installer of agents, the same as `viv agents install`.
 fn installer(config: &Config) -> AgentInstaller {
     let config = config.clone();
     AgentInstaller(Arc::new(move |name: &str, again: bool| {
@@ -105,7 +105,7 @@ fn installer(config: &Config) -> AgentInstaller {
     }))
 }
 
-/// Ends sessions of other processes as `viv sessions stop` does.
+/// Returns the function that stops sessions of other processes, the same as `viv sessions stop`.
 fn elsewhere(directory: &DataDir) -> RemoteStop {
     let directory = directory.clone();
     RemoteStop(Arc::new(move |id: SessionId| {
@@ -113,20 +113,23 @@ fn elsewhere(directory: &DataDir) -> RemoteStop {
         let end = async move {
             let record = SessionIndex::open(&directory, Arc::new(SystemClock))?.find(id.as_str())?;
             let owner = ApiClient::of_owner(&directory, &record.owner).await;
-            let silent = || Failure::from(SessionError::RunElsewhere(id.clone()));
-            owner.ok_or_else(silent)?.terminate(&id).await
+            let unreachable = || Failure::from(SessionError::RunElsewhere(id.clone()));
+            owner.ok_or_else(unreachable)?.terminate(&id).await
         };
         Box::pin(async move { end.await.map_err(|failure: Failure| failure.problem()) })
     }))
 }
 
-/// The directories that are opened to callers, without links.
+/// Returns the directories of `--workspace-root`, without links; fails if one does not exist.
 fn workspace_roots(arguments: &ServeArguments) -> Result<Arc<[PathBuf]>, Failure> {
     let root = |path: &PathBuf| match path.canonicalize() {
         Ok(root) if root.is_dir() => Ok(root),
-        Ok(_) => Err(Failure::new(ProblemCode::InvalidRequest, format!("`{}` is no directory", path.display()))),
+        Ok(_) => Err(Failure::new(
+            ProblemCode::InvalidRequest,
+            format!("workspace root `{}` is not a directory", path.display()),
+        )),
         Err(error) => {
-            let what = format!("the directory `{}` cannot be opened", path.display());
+            let what = format!("cannot open the workspace root `{}`", path.display());
             Err(Failure::new(ProblemCode::InvalidRequest, what).because(&error))
         }
     };
@@ -146,7 +149,7 @@ fn not_bound(error: ServeError) -> Failure {
     Failure::from_error(code, &error).help("viv serve --listen 127.0.0.1:0")
 }
 
-/// What callers over TCP are greeted with, if anything.
+/// Returns the TLS configuration; `None` without a certificate.
 fn tls(arguments: &ServeArguments) -> Result<Option<TlsConfig>, Failure> {
     let (Some(certificate), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else { return Ok(None) };
     let refused = |error| {
@@ -156,7 +159,7 @@ fn tls(arguments: &ServeArguments) -> Result<Option<TlsConfig>, Failure> {
     TlsConfig::read(certificate, key).map(Some).map_err(refused)
 }
 
-/// The API's token: made on the first start, readable by its owner only.
+/// Returns the admin token of the API. The first start creates its file, readable by the owner only.
 fn token(path: &Path) -> Result<AccessToken, Failure> {
     let unusable = |error: &dyn std::error::Error| {
         Failure::new(ProblemCode::ConfigInvalid, format!("cannot use the token file `{}`", path.display()))

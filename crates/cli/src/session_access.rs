@@ -1,6 +1,6 @@
-//! Sessions, wherever they run: in the server of this data directory if one answers, else in this process.
+//! Access to sessions: in the server of this data directory if one answers, else in this process.
 //!
-//! Both ways are the same to the caller, and both keep the session in the same store.
+//! Both store sessions in the same place and behave the same for the caller.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -19,72 +19,76 @@ use crate::failure::Failure;
 use crate::host;
 use crate::served_sessions::ServedSessions;
 
-/// Where sessions are run.
+/// Access to sessions in this process or in a server.
 pub(crate) enum SessionAccess {
-    /// In this process.
+    /// Sessions in this process.
     Local(LocalSessions),
-    /// In the server.
+    /// Sessions in the server.
     Remote(ApiClient),
 }
 
-/// Sessions that this process runs.
+/// Sessions of this process.
 pub(crate) struct LocalSessions {
-    reachable: ServedSessions,
-    /// Who pays.
+    served: ServedSessions,
+    /// Account, user and policy of new sessions.
     options: SessionOptions,
 }
 
 impl SessionAccess {
-    /// The server if one answers, else this process.
+    /// Returns access to the server if one answers, else to this process.
     pub(crate) async fn open(config: &Config, policy: Arc<EffectivePolicy>, spawner: Spawner) -> Result<Self, Failure> {
-        // A server knows nothing of this person's `--env-file`, and has its own sandbox.
+        // A server has its own upstream and sandbox backend.
         if config.env_upstream.is_none()
             && config.backend.is_none()
             && let Some(client) = ApiClient::connect(&host::data_dir(config)?).await
         {
             return Ok(Self::Remote(client));
         }
-        Self::here(config, policy, spawner).await
+        Self::local(config, policy, spawner).await
     }
 
-    /// This process, also where a server answers: its sessions are under its own policy, not under `policy`.
-    pub(crate) async fn here(config: &Config, policy: Arc<EffectivePolicy>, spawner: Spawner) -> Result<Self, Failure> {
+    /// Returns access to this process even if a server answers, because the server's sessions have its policy, not `policy`.
+    pub(crate) async fn local(
+        config: &Config,
+        policy: Arc<EffectivePolicy>,
+        spawner: Spawner,
+    ) -> Result<Self, Failure> {
         let directory = host::data_dir(config)?;
         let options = SessionOptions { policy: Some(policy.clone()), ..host::options(config) };
         let sessions = host::open_sessions(config, policy, spawner).await?;
-        Ok(Self::Local(LocalSessions { reachable: ServedSessions::open(sessions, &directory), options }))
+        Ok(Self::Local(LocalSessions { served: ServedSessions::open(sessions, &directory), options }))
     }
 
-    /// Makes a session.
+    /// Creates a session.
     pub(crate) async fn create(&self, id: &SessionId, request: CreateSession) -> Result<SessionInfo, Failure> {
         match self {
-            Self::Local(here) => Ok(here.reachable.sessions.create(id.clone(), request, here.options.clone()).await?),
+            Self::Local(local) => Ok(local.served.sessions.create(id.clone(), request, local.options.clone()).await?),
             Self::Remote(client) => client.create(id, &request).await,
         }
     }
 
-    /// Hands it a prompt.
+    /// Sends a prompt to a session.
     pub(crate) async fn send(&self, id: &SessionId, text: &str) -> Result<(), Failure> {
         match self {
-            Self::Local(here) => {
-                here.reachable.sessions.send(id, UserMessage::text(text)).await?;
+            Self::Local(local) => {
+                local.served.sessions.send(id, UserMessage::text(text)).await?;
                 Ok(())
             }
             Self::Remote(client) => client.send(id, text).await,
         }
     }
 
-    /// Its events, from the first.
+    /// Returns the events of a session from the first on.
     pub(crate) async fn follow(&self, id: &SessionId) -> Result<EventSource, Failure> {
         Ok(match self {
-            Self::Local(here) => {
-                EventSource::Local(JournalTail::new(Arc::clone(&here.reachable.sessions.journal(id)?), 0))
+            Self::Local(local) => {
+                EventSource::Local(JournalTail::new(Arc::clone(&local.served.sessions.journal(id)?), 0))
             }
             Self::Remote(client) => EventSource::Remote(client.events(id).await?),
         })
     }
 
-    /// Answers a permission.
+    /// Answers a permission request.
     pub(crate) async fn reply(
         &self,
         id: &SessionId,
@@ -92,12 +96,12 @@ impl SessionAccess {
         reply: PermissionReply,
     ) -> Result<(), Failure> {
         match self {
-            Self::Local(here) => Ok(here.reachable.sessions.reply_permission(id, permission, reply).await?),
+            Self::Local(local) => Ok(local.served.sessions.reply_permission(id, permission, reply).await?),
             Self::Remote(client) => client.reply(id, permission, reply).await,
         }
     }
 
-    /// Answers a question, or refuses to.
+    /// Answers a question, or rejects it without answers.
     pub(crate) async fn answer(
         &self,
         id: &SessionId,
@@ -105,45 +109,45 @@ impl SessionAccess {
         answers: Option<Vec<Vec<String>>>,
     ) -> Result<(), Failure> {
         match (self, answers) {
-            (Self::Local(here), Some(answers)) => {
-                Ok(here.reachable.sessions.reply_question(id, question, answers).await?)
+            (Self::Local(local), Some(answers)) => {
+                Ok(local.served.sessions.reply_question(id, question, answers).await?)
             }
-            (Self::Local(here), None) => Ok(here.reachable.sessions.reject_question(id, question).await?),
+            (Self::Local(local), None) => Ok(local.served.sessions.reject_question(id, question).await?),
             (Self::Remote(client), answers) => client.answer(id, question, answers).await,
         }
     }
 
-    /// Ends it.
+    /// Ends a session.
     pub(crate) async fn terminate(&self, id: &SessionId) -> Result<(), Failure> {
         match self {
-            Self::Local(here) => Ok(here.reachable.sessions.terminate(id).await?),
+            Self::Local(local) => Ok(local.served.sessions.terminate(id).await?),
             Self::Remote(client) => client.terminate(id).await,
         }
     }
 
-    /// Ends it if it runs, and forgets it.
+    /// Ends a session if it runs, and deletes it.
     pub(crate) async fn delete(&self, id: &SessionId) -> Result<(), Failure> {
         match self {
-            Self::Local(here) => Ok(here.reachable.sessions.delete(id).await?),
+            Self::Local(local) => Ok(local.served.sessions.delete(id).await?),
             Self::Remote(client) => client.call(Method::DELETE, &format!("/v1/sessions/{id}"), None).await.map(drop),
         }
     }
 
-    /// Writes everything about it to `to`.
+    /// Writes the bundle of a session to `to`.
     pub(crate) async fn export(&self, id: &SessionId, to: &mut dyn Write) -> Result<(), Failure> {
         match self {
-            Self::Local(here) => {
-                let mut bundle = here.reachable.sessions.export(id).await?;
+            Self::Local(local) => {
+                let mut bundle = local.served.sessions.export(id).await?;
                 std::io::copy(&mut bundle, to).map(drop).map_err(|error| Failure::output_failed(&error))
             }
             Self::Remote(client) => client.copy(&format!("/v1/sessions/{id}/export"), to).await,
         }
     }
 
-    /// Takes a session in from a bundle, under its own id or under `new_id`.
+    /// Imports a session from a bundle, with its own id or `new_id`.
     pub(crate) async fn import(&self, file: File, new_id: Option<SessionId>) -> Result<SessionInfo, Failure> {
         match self {
-            Self::Local(here) => Ok(here.reachable.sessions.import(file, new_id).await?),
+            Self::Local(local) => Ok(local.served.sessions.import(file, new_id).await?),
             Self::Remote(client) => {
                 let mut bytes = Vec::new();
                 let mut file = file;
@@ -156,24 +160,24 @@ impl SessionAccess {
         }
     }
 
-    /// Lets go of everything this process runs.
+    /// Ends the sessions of this process; a server goes on.
     pub(crate) async fn close(&self) {
-        if let Self::Local(here) = self {
-            here.reachable.close().await;
+        if let Self::Local(local) = self {
+            local.served.close().await;
         }
     }
 }
 
-/// Events as they come.
+/// The events of a session as they arrive.
 pub(crate) enum EventSource {
-    /// From the journal.
+    /// Read from the journal.
     Local(JournalTail),
-    /// From the server.
+    /// Streamed by the server.
     Remote(EventStream),
 }
 
 impl EventSource {
-    /// The next event; `None` after the last.
+    /// Returns the next event; `None` after the last.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, Failure> {
         match self {
             Self::Local(tail) => Ok(tail.next(1).await?.pop()),

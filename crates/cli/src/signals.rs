@@ -1,4 +1,4 @@
-//! Being told to stop: Ctrl-C and SIGTERM end what runs in order, with the exit code that a shell expects.
+//! Signals that stop `viv` in order, with the exit code that a shell expects.
 
 use std::process::ExitCode;
 
@@ -7,17 +7,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
 
-/// Who told us.
+/// The signal that stopped us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopSignal {
     /// Ctrl-C.
     Interrupt,
-    /// SIGTERM, and a terminal that was closed.
+    /// SIGTERM, or SIGHUP from a closed terminal.
     Terminate,
 }
 
 impl StopSignal {
-    /// 128 and the number of the signal.
+    /// Returns 128 plus the number of the signal.
     pub(crate) fn exit_code(self) -> ExitCode {
         ExitCode::from(match self {
             Self::Interrupt => 130,
@@ -26,7 +26,7 @@ impl StopSignal {
     }
 }
 
-/// Signals, from when this was made: none is lost while nobody waits.
+/// Receiver of stop signals. No signal after its creation is lost.
 #[derive(Debug)]
 pub(crate) struct StopSignals {
     interrupt: Signal,
@@ -35,19 +35,21 @@ pub(crate) struct StopSignals {
 }
 
 impl StopSignals {
-    /// Takes the signals; from now on they do not end the process by themselves.
+    /// Installs the handlers; from now on these signals do not end the process.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let take = |kind| {
-            signal(kind).map_err(|error| Failure::new(ProblemCode::Internal, "cannot take signals").because(&error))
+        let install = |kind| {
+            signal(kind).map_err(|error| {
+                Failure::new(ProblemCode::Internal, "cannot install the signal handlers").because(&error)
+            })
         };
         Ok(Self {
-            interrupt: take(SignalKind::interrupt())?,
-            terminate: take(SignalKind::terminate())?,
-            hangup: take(SignalKind::hangup())?,
+            interrupt: install(SignalKind::interrupt())?,
+            terminate: install(SignalKind::terminate())?,
+            hangup: install(SignalKind::hangup())?,
         })
     }
 
-    /// Returns when one has come.
+    /// Waits for the next signal.
     pub(crate) async fn received(&mut self) -> StopSignal {
         tokio::select! {
             _ = self.interrupt.recv() => StopSignal::Interrupt,

@@ -1,6 +1,6 @@
-//! A session as a person reads it: one line an event, as it happens.
+//! Events of a session as readable lines.
 //!
-//! What the agent says goes through an [`EscapeFilter`]: it is not trusted with the terminal.
+//! Text from the agent is untrusted and passes an [`EscapeFilter`].
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -12,20 +12,20 @@ use protocol::{
 
 use crate::escape_filter::EscapeFilter;
 
-/// Prints events and adds up what they cost.
+/// Prints events and sums their cost.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     started: Option<jiff::Timestamp>,
     calls: u64,
     usage: Usage,
     cost_picos: i64,
-    /// Calls that were shown when they started, with the arguments that were known then.
+    /// Tool calls that were shown at their start, with the arguments known then.
     called: HashMap<ItemId, String>,
-    /// The agent's words are shown elsewhere.
-    beside_words: bool,
+    /// Whether messages of the agent are left out, because they are streamed elsewhere.
+    without_messages: bool,
 }
 
-/// One line for a person.
+/// One printed line.
 #[derive(Debug, PartialEq, Eq)]
 struct TimelineLine {
     colour: &'static str,
@@ -47,18 +47,18 @@ const BLUE: &str = "\x1b[34m";
 const DIM: &str = "\x1b[2m";
 
 impl Timeline {
-    /// One that leaves out what the agent says: that is shown elsewhere, as it comes.
-    pub(crate) fn beside_words() -> Self {
-        Self { beside_words: true, ..Self::default() }
+    /// Returns a timeline without the messages of the agent, which are streamed elsewhere.
+    pub(crate) fn without_messages() -> Self {
+        Self { without_messages: true, ..Self::default() }
     }
 
-    /// Prints what a person should see of `event`.
+    /// Prints the lines of `event`; many types have none.
     pub(crate) fn show(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
         let shown = self.lines(&event.draft.body);
         self.print(event, shown, to)
     }
 
-    /// Prints `event` in any case: one that [`Self::show`] passes over by its type and number.
+    /// Prints `event` like [`Self::show`]; types without lines are printed by type and number.
     pub(crate) fn show_all(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
         let mut shown = self.lines(&event.draft.body);
         if shown.is_empty() {
@@ -67,8 +67,8 @@ impl Timeline {
         self.print(event, shown, to)
     }
 
-    /// A call is shown when it starts, so that it stands before what comes of it. With some agents its arguments come
-    /// later: they are shown with its end.
+    /// Returns the lines of an event. A tool call is shown at its start, before its results. Some agents send the arguments
+    /// later; those are shown at its end.
     fn lines(&mut self, body: &EventBody) -> Vec<TimelineLine> {
         match body {
             EventBody::ItemStarted(event) => match arguments(&event.item) {
@@ -85,17 +85,18 @@ impl Timeline {
 
     fn completed(&mut self, done: &Item) -> Vec<TimelineLine> {
         let known = self.called.remove(&done.item_id);
-        // What a sub-agent says is among no words.
-        let spoken = self.beside_words && done.kind == ItemKind::Message && done.role == Some(ItemRole::Assistant);
-        let spoken = spoken && done.parent_id.is_none();
+        // Messages of sub-agents are not streamed.
+        let streamed =
+            self.without_messages && done.kind == ItemKind::Message && done.role == Some(ItemRole::Assistant);
+        let streamed = streamed && done.parent_id.is_none();
         let mut rest = done.clone();
         rest.content.retain(|part| match part {
             ContentPart::ToolCall { .. } => known.is_none(),
-            ContentPart::Text { .. } => !spoken,
+            ContentPart::Text { .. } => !streamed,
             _ => true,
         });
         let later = known.and_then(|known| arguments(done).filter(|now| is_empty(&known) && !is_empty(now)));
-        let input = later.map(|now| TimelineLine::new(DIM, "│", "input", of_call(now)));
+        let input = later.map(|now| TimelineLine::new(DIM, "│", "input", main_argument(now)));
         input.into_iter().chain(item(&rest)).collect()
     }
 
@@ -124,7 +125,7 @@ impl Timeline {
         }
     }
 
-    /// What it cost, in one line.
+    /// Returns calls, tokens and cost in one line.
     pub(crate) fn bill(&self) -> String {
         let input = self.usage.input_tokens + self.usage.cache_read_tokens + self.usage.cache_write_tokens;
         let calls = if self.calls == 1 { "1 model call".to_owned() } else { format!("{} model calls", self.calls) };
@@ -133,13 +134,13 @@ impl Timeline {
     }
 }
 
-/// The `type` of an event, as it stands in JSON.
+/// Returns the `type` of an event in JSON.
 fn kind(event: &Event) -> String {
     let value = serde_json::to_value(&event.draft.body).unwrap_or_default();
     value.get("type").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned()
 }
 
-/// Pico-dollars as dollars, four places, rounded up so that nothing looks free that is not.
+/// Formats pico-dollars as dollars with four decimals, rounded up so that small costs do not look free.
 fn dollars(picos: i64) -> String {
     const TENTH_OF_MILLI: i64 = 100_000_000;
     let units = picos.div_euclid(TENTH_OF_MILLI) + i64::from(picos.rem_euclid(TENTH_OF_MILLI) != 0);
@@ -173,7 +174,7 @@ fn lines(body: &EventBody) -> Vec<TimelineLine> {
     }
 }
 
-/// What a call was given, as far as it is known.
+/// Returns the arguments of a tool call.
 fn arguments(item: &Item) -> Option<&str> {
     item.content.iter().find_map(|part| match part {
         ContentPart::ToolCall { arguments, .. } => Some(arguments.as_str()),
@@ -213,11 +214,11 @@ fn content(part: &ContentPart, failed: bool) -> TimelineLine {
 }
 
 fn call(name: &str, arguments: &str) -> String {
-    if is_empty(arguments) { name.to_owned() } else { format!("{name} {}", of_call(arguments)) }
+    if is_empty(arguments) { name.to_owned() } else { format!("{name} {}", main_argument(arguments)) }
 }
 
-/// What of a call's arguments says most.
-fn of_call(arguments: &str) -> String {
+/// Returns the most telling argument of a tool call.
+fn main_argument(arguments: &str) -> String {
     let words = |value: &serde_json::Value| -> Option<String> {
         let words = value.get("command")?.as_array()?;
         Some(words.iter().map(|word| word.as_str().unwrap_or_default()).collect::<Vec<_>>().join(" "))
@@ -269,7 +270,7 @@ fn denied(connection: &EgressConnection) -> TimelineLine {
     TimelineLine::new(RED, "⛔", "denied", format!("connection to {host}:{port} ({rule})"))
 }
 
-/// A few lines of what may be long.
+/// Returns the first lines of a text, shortened.
 fn shortened(text: &str) -> String {
     const LINES: usize = 6;
     const WIDTH: usize = 160;
@@ -281,7 +282,7 @@ fn shortened(text: &str) -> String {
     shown.join("\n")
 }
 
-/// Without what would command a terminal.
+/// Removes escape sequences.
 pub(crate) fn clean(text: &str) -> String {
     String::from_utf8_lossy(&EscapeFilter::default().pass(text.as_bytes())).into_owned()
 }
@@ -291,20 +292,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn money_is_never_rounded_to_nothing() {
+    fn costs_are_rounded_up() {
         assert_eq!(dollars(0), "0.0000");
         assert_eq!(dollars(1), "0.0001");
         assert_eq!(dollars(1_234_500_000_000), "1.2345");
     }
 
     #[test]
-    fn long_output_is_cut_and_says_so() {
+    fn long_output_is_shortened_with_a_note() {
         let text = (0..10).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
         assert!(shortened(&text).ends_with("… 4 more lines"));
     }
 
     #[test]
-    fn an_agent_cannot_command_the_terminal() {
+    fn escape_sequences_of_the_agent_are_removed() {
         let part = ContentPart::Text { text: "a\x1b]52;c;x\x07b".into() };
         let line = content(&part, false);
         assert_eq!(clean(&line.text), "ab");

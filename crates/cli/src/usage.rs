@@ -1,4 +1,4 @@
-//! `viv usage`: what model calls cost, by session, account, user, agent, model or day.
+//! `viv usage`: the cost of model calls by session, account, user, agent, model or day.
 
 mod settle;
 
@@ -21,35 +21,35 @@ use settle::SettleCommand;
 pub(crate) struct UsageArguments {
     #[command(subcommand)]
     command: Option<SettleCommand>,
-    /// What to sum by
+    /// Group by: session, account, user, agent, model or day
     #[arg(long, value_name = "WHAT", default_value = "session", value_parser = by)]
     by: UsageGrouping,
-    /// Only what was used since then: 7d, 24h, 2026-11-15; everything when not given
+    /// Count only calls since then: 7d, 24h or 2026-11-15 (default: all)
     #[arg(long, value_name = "TIME", value_parser = |text: &str| text.parse::<SinceTime>())]
     since: Option<SinceTime>,
-    /// List the calls nobody knows the end of, instead of sums
+    /// List calls with an unknown outcome instead of sums
     #[arg(long, conflicts_with_all = ["by", "since"])]
     unknown: bool,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     format: UsageFormat,
 }
 
-/// How usage is printed.
+/// Output format of usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum UsageFormat {
-    /// Columns, tab-separated in a pipe
+    /// Aligned columns; tab-separated in a pipe
     Table,
-    /// Comma-separated, with a heading
+    /// CSV with a heading
     Csv,
 }
 
 fn by(name: &str) -> Result<UsageGrouping, String> {
     let all = || UsageGrouping::ALL.map(UsageGrouping::as_str).join(", ");
-    UsageGrouping::named(name).ok_or_else(|| format!("usage is not summed by `{name}`; there are {}", all()))
+    UsageGrouping::named(name).ok_or_else(|| format!("cannot group usage by `{name}`; use one of {}", all()))
 }
 
-/// Carries out `viv usage`.
+/// Runs `viv usage`.
 pub(crate) fn carry_out(arguments: &UsageArguments, config: &Config, json: bool) -> Result<ExitCode, Failure> {
     let ledger = host::ledger(config)?;
     if let Some(command) = &arguments.command {

@@ -1,7 +1,6 @@
-//! Puts an agent into the data directory: whole, or not at all.
+//! Installation of an agent in the data directory, complete or not at all.
 //!
-//! It is installed under a hidden name, checked, and then renamed: a version's folder is complete from the
-//! first moment it can be seen.
+//! A version is installed in a hidden folder, checked, and then renamed. A visible folder is therefore complete.
 
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -15,16 +14,16 @@ use super::progress::{InstallProgress, megabytes, size};
 use super::{AgentSpec, agent_spec, npm};
 use crate::failure::Failure;
 
-/// What is there now.
+/// One installed version.
 pub(super) struct InstallResult {
     pub(super) name: &'static str,
     pub(super) version: String,
     pub(super) folder: PathBuf,
-    /// Whether it was there before.
+    /// Whether the version was installed before.
     pub(super) was_there: bool,
 }
 
-/// Installs what is missing of an agent: itself, and Node where it needs that.
+/// Installs an agent, and Node if the agent needs it; returns both. An installed version is left as it is.
 pub(super) fn ensure(root: &Path, wanted: &AgentSpec, cache: Option<&Path>) -> Result<Vec<InstallResult>, Failure> {
     let Some(package) = wanted.package() else { return Ok(Vec::new()) };
     let place = InstallFolder::of_agent(root, wanted.agent.id(), package);
@@ -35,12 +34,12 @@ pub(super) fn ensure(root: &Path, wanted: &AgentSpec, cache: Option<&Path>) -> R
     Ok(installed)
 }
 
-/// Says what is there now.
+/// Prints a line for each installed version.
 pub(super) fn tell(installed: &[InstallResult]) {
     for one in installed {
         let (name, version) = (one.name, &one.version);
         if one.was_there {
-            eprintln!("{name} {version} is installed");
+            eprintln!("{name} {version} is already installed");
         } else {
             eprintln!("installed {name} {version} · {} · {}", megabytes(size(&one.folder)), one.folder.display());
         }
@@ -57,7 +56,7 @@ fn ensure_version(
         let folder = place.version(&version);
         InstallResult { name: place.name, version, folder, was_there }
     };
-    // A folder that can be seen is complete: no lock is needed to find one.
+    // A visible folder is complete, so no lock is needed to find it.
     if place.version(version).is_dir() {
         return Ok(found(version.to_owned(), true));
     }
@@ -67,12 +66,12 @@ fn ensure_version(
     }
     let hidden = place.folder.join(format!(".{version}"));
     let manifest = fetch(place, version, &hidden, cache).inspect_err(|_| {
-        // The next installation clears away what cannot be removed now.
+        // The next installation removes the folder if this fails.
         let _ = std::fs::remove_dir_all(&hidden);
     })?;
     let folder = place.version(&manifest.version);
     if folder.is_dir() {
-        // `latest` was there under its number.
+        // `latest` is a version that was installed under its number.
         let _ = std::fs::remove_dir_all(&hidden);
         return Ok(found(manifest.version, true));
     }
@@ -80,7 +79,7 @@ fn ensure_version(
     Ok(found(manifest.version, false))
 }
 
-/// Fetches a version into `folder` and checks that it is what was meant.
+/// Downloads a version into `folder`; fails if its hash or program is not as expected.
 fn fetch(
     place: &InstallFolder,
     version: &str,
@@ -94,7 +93,7 @@ fn fetch(
     npm::install(folder, &format!("{}@{version}", package.npm), cache, progress)?;
     let now = jiff::Timestamp::now().to_string();
     let manifest = InstallManifest::from_lock(folder, place.name, package.npm, now).ok_or_else(|| {
-        Failure::new(ProblemCode::InstallFailed, format!("npm left no hash of every package of `{}`", package.npm))
+        Failure::new(ProblemCode::InstallFailed, format!("npm recorded no hash for a package of `{}`", package.npm))
     })?;
     check(package, &manifest, folder)?;
     manifest.write(folder).map_err(not_kept)?;
@@ -104,21 +103,24 @@ fn fetch(
 fn check(package: &NpmPackage, manifest: &InstallManifest, folder: &Path) -> Result<(), Failure> {
     let (name, version) = (package.npm, &manifest.version);
     if !agent_spec::is_version(version) {
-        return Err(Failure::new(ProblemCode::InstallFailed, format!("`{version}` is no version of `{name}`")));
+        return Err(Failure::new(
+            ProblemCode::InstallFailed,
+            format!("invalid version `{version}` of npm package `{name}`"),
+        ));
     }
     if version == package.version && manifest.integrity != package.integrity {
-        let what = format!("`{name}@{version}` is not what it was when it was measured");
-        let why = format!("its hash is {}, expected {}", manifest.integrity, package.integrity);
+        let what = format!("hash mismatch of npm package `{name}@{version}`");
+        let why = format!("found {}, expected {}", manifest.integrity, package.integrity);
         return Err(Failure::new(ProblemCode::InstallFailed, what).detail(why).help("npm config get registry"));
     }
     let program = folder.join("node_modules").join(package.program);
     if !program.is_file() {
-        let what = format!("`{name}@{version}` came without its program `{}`", package.program);
+        let what = format!("npm package `{name}@{version}` lacks its program `{}`", package.program);
         return Err(Failure::new(ProblemCode::InstallFailed, what).help(format!("npm view {name} versions")));
     }
     Ok(())
 }
 
 fn not_kept(error: std::io::Error) -> Failure {
-    Failure::new(ProblemCode::InstallFailed, "cannot keep the installation").because(&error)
+    Failure::new(ProblemCode::InstallFailed, "cannot write the installation").because(&error)
 }

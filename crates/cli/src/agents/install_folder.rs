@@ -1,4 +1,4 @@
-//! Where installations stand, and which of them is meant.
+//! Folders of installed versions, and the search for an installed agent.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,27 +11,27 @@ use super::AgentSpec;
 use super::manifest::InstallManifest;
 use crate::failure::Failure;
 
-/// A package and the folder its versions stand in.
+/// A package and the folder of its versions.
 #[derive(Debug, Clone)]
 pub(super) struct InstallFolder {
     pub(super) name: &'static str,
     pub(super) package: &'static NpmPackage,
-    /// Holds one folder a version.
+    /// Contains one folder for each version.
     pub(super) folder: PathBuf,
 }
 
 impl InstallFolder {
-    /// Where an agent's versions stand.
+    /// Returns the folder of an agent's versions.
     pub(super) fn of_agent(root: &Path, name: &'static str, package: &'static NpmPackage) -> Self {
         Self { name, package, folder: root.join(versions_folder(name)) }
     }
 
-    /// Where Node's versions stand.
+    /// Returns the folder of Node's versions.
     pub(super) fn of_node(root: &Path) -> Self {
         Self { name: "node", package: &NODE, folder: root.join(node_folder()) }
     }
 
-    /// Waits until nobody else installs or removes here. What a killed installation left is cleared away.
+    /// Waits for other installations in this folder and locks it. Removes the remains of killed installations.
     pub(super) fn lock(&self) -> Result<File, Failure> {
         let failed = |error: std::io::Error| {
             Failure::new(ProblemCode::InstallFailed, format!("cannot lock `{}`", self.folder.display())).because(&error)
@@ -51,12 +51,12 @@ impl InstallFolder {
         Ok(lock)
     }
 
-    /// The folder of a version.
+    /// Returns the folder of a version.
     pub(super) fn version(&self, version: &str) -> PathBuf {
         self.folder.join(version)
     }
 
-    /// The versions that are installed, each with its manifest.
+    /// Returns the manifests of the installed versions, sorted by version.
     pub(super) fn installed(&self) -> Vec<InstallManifest> {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let visible = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
@@ -66,18 +66,18 @@ impl InstallFolder {
     }
 }
 
-/// What a session would start.
+/// Returns the installed agent that a session would start.
 pub(super) fn find(root: &Path, wanted: &AgentSpec) -> Option<RegisteredAgent> {
     AgentRegistry::default().with_installed(root.to_owned()).find(wanted.agent.id(), wanted.version.as_deref())
 }
 
-/// Whether a session could start it.
+/// Returns whether a session can start the agent.
 pub(super) fn is_ready(root: &Path, wanted: &AgentSpec) -> bool {
     let Some(package) = wanted.package() else { return true };
     find(root, wanted).is_some_and(|found| !package.needs_node || found.node.is_some())
 }
 
-/// Says that it is not there.
+/// Error for an agent that is not installed.
 pub(super) fn not_installed(wanted: &AgentSpec) -> Failure {
     Failure::new(ProblemCode::AgentNotInstalled, format!("agent `{wanted}` is not installed"))
         .help(format!("viv agents install {wanted}"))

@@ -1,44 +1,44 @@
-//! What was installed, with the hash of every package: `installed.json` beside `node_modules`.
+//! `installed.json` beside `node_modules`: the installed packages with their hashes.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The name of the file.
+/// Name of the manifest file.
 const FILE: &str = "installed.json";
-/// What npm writes about an installation.
+/// Lock file of npm.
 const LOCK: &str = "package-lock.json";
 
-/// What was installed.
+/// Manifest of one installation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct InstallManifest {
     pub(super) name: String,
     pub(super) package: String,
     pub(super) version: String,
-    /// The hash of the package's archive, as npm checked it.
+    /// Hash of the package's archive, verified by npm.
     pub(super) integrity: String,
     pub(super) installed_at: String,
-    /// Everything that came with it, itself included.
+    /// All installed packages, including this one.
     pub(super) packages: Vec<InstalledPackage>,
 }
 
 /// One package of an installation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct InstalledPackage {
-    /// Its folder.
+    /// Folder of the package.
     pub(super) path: String,
     pub(super) version: String,
     pub(super) integrity: String,
 }
 
 impl InstallManifest {
-    /// Reads what npm left in `folder` about `package`; nothing where it has no hash of it.
+    /// Builds the manifest from npm's lock file in `folder`; `None` if a package has no hash.
     pub(super) fn from_lock(folder: &Path, name: &str, package: &str, installed_at: String) -> Option<Self> {
         let lock = std::fs::read(folder.join(LOCK)).ok()?;
         let lock: Value = serde_json::from_slice(&lock).ok()?;
         let listed = lock.get("packages")?.as_object()?;
-        // Packages for other systems are listed and were not installed.
+        // The lock file also lists packages for other systems, which were not installed.
         let packages: Vec<InstalledPackage> = (listed.iter())
             .filter(|(path, _)| !path.is_empty() && folder.join(path).is_dir())
             .map(|(path, entry)| {
@@ -59,7 +59,7 @@ impl InstallManifest {
         serde_json::from_slice(&std::fs::read(folder.join(FILE)).ok()?).ok()
     }
 
-    /// Writes it into `folder`.
+    /// Writes the manifest into `folder`.
     pub(super) fn write(&self, folder: &Path) -> std::io::Result<()> {
         let text = serde_json::to_string_pretty(self).map_err(std::io::Error::other)?;
         std::fs::write(folder.join(FILE), text + "\n")
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn it_names_what_is_there_with_its_hash() {
+    fn the_manifest_lists_installed_packages_with_their_hash() {
         let folder = folder(
             r#"{"packages":{"":{"dependencies":{}},
                 "node_modules/@x/y":{"version":"1.2.3","integrity":"sha512-a"},
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_hash_is_not_installed() {
+    fn a_package_without_a_hash_is_rejected() {
         let unhashed = folder(r#"{"packages":{"node_modules/@x/y":{"version":"1.2.3"}}}"#);
         assert_eq!(InstallManifest::from_lock(unhashed.path(), "y", "@x/y", "now".into()), None);
         assert_eq!(InstallManifest::from_lock(folder("{}").path(), "y", "@x/y", "now".into()), None);

@@ -1,4 +1,4 @@
-//! One agent: what is installed of it, where its program is, and its removal.
+//! `viv agents show`, `path` and `rm`: one installed agent.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,11 +13,12 @@ use super::manifest::InstallManifest;
 use super::progress::{megabytes, size};
 use crate::failure::Failure;
 
-/// `viv agents show`.
+/// Runs `viv agents show`.
 pub(super) fn print(root: &Path, wanted: &AgentSpec, json: bool) -> Result<ExitCode, Failure> {
     let Some(place) = place(root, wanted) else { return built_in(wanted) };
-    let asked = |manifest: &InstallManifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
-    let manifests: Vec<InstallManifest> = place.installed().into_iter().filter(asked).collect();
+    let is_selected =
+        |manifest: &InstallManifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
+    let manifests: Vec<InstallManifest> = place.installed().into_iter().filter(is_selected).collect();
     if manifests.is_empty() {
         return Err(install_folder::not_installed(wanted));
     }
@@ -31,12 +32,12 @@ pub(super) fn print(root: &Path, wanted: &AgentSpec, json: bool) -> Result<ExitC
         write(&format!("  integrity  {}", manifest.integrity))?;
         write(&format!("  installed  {}", manifest.installed_at))?;
         write(&format!("  folder     {} ({})", folder.display(), megabytes(size(&folder))))?;
-        write(&format!("  with       {} packages, each with its hash in installed.json", manifest.packages.len()))?;
+        write(&format!("  packages   {} (hashes in installed.json)", manifest.packages.len()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// `viv agents path`.
+/// Runs `viv agents path`.
 pub(super) fn print_path(root: &Path, wanted: &AgentSpec, json: bool) -> Result<ExitCode, Failure> {
     let Some(package) = wanted.package() else { return built_in(wanted) };
     let found = install_folder::find(root, wanted).ok_or_else(|| install_folder::not_installed(wanted))?;
@@ -47,18 +48,19 @@ pub(super) fn print_path(root: &Path, wanted: &AgentSpec, json: bool) -> Result<
     write(&program.display().to_string())
 }
 
-/// `viv agents rm`.
+/// Runs `viv agents rm`.
 pub(super) fn remove(root: &Path, wanted: &AgentSpec) -> Result<ExitCode, Failure> {
     let Some(place) = place(root, wanted) else { return built_in(wanted) };
     let _lock = place.lock()?;
-    let asked = |manifest: &InstallManifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
-    let versions: Vec<InstallManifest> = place.installed().into_iter().filter(asked).collect();
+    let is_selected =
+        |manifest: &InstallManifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
+    let versions: Vec<InstallManifest> = place.installed().into_iter().filter(is_selected).collect();
     if versions.is_empty() {
         return Err(install_folder::not_installed(wanted));
     }
     for InstallManifest { version, .. } in versions {
         let hidden = place.folder.join(format!(".{version}"));
-        // Hidden first: half a version must never be found.
+        // Hide the folder first, so that a half removed version is never found.
         let removed = std::fs::rename(place.version(&version), &hidden).and_then(|()| std::fs::remove_dir_all(&hidden));
         removed.map_err(|error| {
             Failure::new(ProblemCode::Internal, format!("cannot remove {} {version}", place.name)).because(&error)
@@ -73,7 +75,7 @@ fn place(root: &Path, wanted: &AgentSpec) -> Option<InstallFolder> {
 }
 
 fn built_in(wanted: &AgentSpec) -> Result<ExitCode, Failure> {
-    let what = format!("agent `{wanted}` is part of viv; nothing is installed for it");
+    let what = format!("agent `{wanted}` is built into viv and needs no installation");
     Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv agents ls"))
 }
 

@@ -1,13 +1,13 @@
-//! Credentials that are on this host already: in the environment, and in files of the agents' own programs.
+//! Search for model credentials on this host: in the environment and in the files of agent programs.
 //!
-//! They are read here and used by the gateway alone. What is shown of one is whose it is and where it was found.
+//! Only the gateway uses them. Listings show the provider and the source, never the secret.
 
 use std::path::{Path, PathBuf};
 
 use secret::Secret;
 use serde_json::Value;
 
-/// Whose API a credential opens.
+/// Provider that accepts a credential.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CredentialProvider {
     /// The Anthropic API.
@@ -18,7 +18,7 @@ pub(crate) enum CredentialProvider {
     Gemini,
     /// GitHub, for Copilot.
     Github,
-    /// One that only a program of its own knows, by the name it has there.
+    /// Another provider, by the name in the agent's file.
     Other(String),
 }
 
@@ -33,7 +33,7 @@ impl CredentialProvider {
         }
     }
 
-    /// As it is shown.
+    /// Returns the name for listings.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Anthropic => "anthropic",
@@ -45,21 +45,21 @@ impl CredentialProvider {
     }
 }
 
-/// What sort of credential it is.
+/// Form of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CredentialForm {
-    /// A key of the API, which the gateway can use.
+    /// API key, which the gateway can use.
     Key,
-    /// A person's login, which belongs to the program that made it.
+    /// Login of a person, which only the agent's own program may use.
     Login,
 }
 
-/// One credential.
+/// A credential that was found on this host.
 #[derive(Debug, Clone)]
 pub(crate) struct FoundCredential {
     pub(crate) provider: CredentialProvider,
     pub(crate) form: CredentialForm,
-    /// Where it was found, for a person.
+    /// Place where it was found.
     pub(crate) source: String,
     pub(crate) secret: Secret,
 }
@@ -77,7 +77,7 @@ const VARIABLES: &[(&str, CredentialProvider, CredentialForm)] = &[
     ("GITHUB_TOKEN", CredentialProvider::Github, CredentialForm::Login),
 ];
 
-/// Files of one shape: their path below the home, whose they are, where in the JSON the secret is.
+/// JSON files: path below the home directory, provider, JSON pointer of the secret, form.
 const FILES: &[(&str, &str, &str, CredentialForm)] = &[
     (".claude.json", "anthropic", "/primaryApiKey", CredentialForm::Key),
     (".claude/.credentials.json", "anthropic", "/claudeAiOauth/accessToken", CredentialForm::Login),
@@ -89,23 +89,23 @@ const FILES: &[(&str, &str, &str, CredentialForm)] = &[
     (".qwen/settings.json", "qwen", "/security/auth/apiKey", CredentialForm::Key),
 ];
 
-/// Files that hold one entry a provider.
+/// JSON files with one entry for each provider.
 const BY_PROVIDER: &[&str] = &[".local/share/opencode/auth.json", ".pi/agent/auth.json", ".pi/agent/oauth.json"];
-/// A variable that holds the same.
+/// Environment variable with the same JSON.
 const BY_PROVIDER_VARIABLE: &str = "OPENCODE_AUTH_CONTENT";
-/// Where Copilot keeps one token a user, where there is no keychain.
+/// File and JSON pointer of Copilot's tokens, one for each user, on a host without a keychain.
 const COPILOT: (&str, &str) = (".copilot/config.json", "/copilot_tokens");
-/// Files of variables.
+/// Env files below the home directory.
 const OF_VARIABLES: &[&str] = &[".gemini/.env", ".qwen/.env", ".env"];
 
-/// Every credential there is, those of the environment first.
+/// Returns all credentials, those of the environment first.
 pub(super) fn find(variable: impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Vec<FoundCredential> {
     let mut found = Vec::new();
     for (name, provider, form) in VARIABLES {
         found.extend(credential(provider.clone(), *form, format!("environment {name}"), variable(name)));
     }
-    let told = variable(BY_PROVIDER_VARIABLE).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-    found.extend(by_provider(&format!("environment {BY_PROVIDER_VARIABLE}"), &told));
+    let document = variable(BY_PROVIDER_VARIABLE).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    found.extend(by_provider(&format!("environment {BY_PROVIDER_VARIABLE}"), &document));
     let Some(home) = home else { return found };
     for (path, provider, pointer, form) in FILES {
         let secret = json(&home.join(path)).and_then(|document| text(&document, pointer));
@@ -156,7 +156,7 @@ fn text(document: &Value, pointer: &str) -> Option<String> {
     document.pointer(pointer)?.as_str().map(str::to_owned)
 }
 
-/// A file that is not there, or is no JSON, holds no credential.
+/// Reads a JSON file; `None` if it does not exist or is invalid.
 fn json(path: &PathBuf) -> Option<Value> {
     serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()
 }
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_place_is_looked_at() {
+    fn credentials_are_found_in_every_source() {
         let home = tempfile::tempdir().unwrap();
         let write = |path: &str, content: &str| {
             let path = home.path().join(path);

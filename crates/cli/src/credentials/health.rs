@@ -1,4 +1,4 @@
-//! Whether a key is good: one small call, and what its vendor says.
+//! Check of an API key with one small call to its vendor.
 
 use bytes::Bytes;
 use gateway::{ModelEndpoint, Upstream, UpstreamRequest, VendorConfig, VendorUpstream};
@@ -10,19 +10,19 @@ use serde_json::json;
 use crate::config::{Config, CredentialForm, CredentialProvider, FoundCredential, UpstreamKind};
 use crate::upstream;
 
-/// How a key stands.
+/// Result of checking a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CredentialHealth {
-    /// Its vendor answered a call.
+    /// The vendor accepted the key.
     Good,
-    /// Its vendor refused it, with this status.
+    /// The vendor rejected the key with this status.
     Invalid(u16),
-    /// Its vendor could not be asked, or gave no answer to go by.
+    /// The vendor could not be reached, or its answer says nothing about the key.
     Unreachable(String),
 }
 
 impl CredentialHealth {
-    /// For programs.
+    /// Returns the result as a word for programs.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -39,14 +39,14 @@ impl CredentialHealth {
         }
     }
 
-    /// For people.
+    /// Returns the result with its detail for a person.
     pub(super) fn text(&self) -> String {
         let detail = self.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
         format!("{}{detail}", self.word())
     }
 }
 
-/// Whose API the gateway would use a key of `provider` for.
+/// Returns the kind of upstream that uses keys of `provider`.
 pub(super) fn kind(provider: &CredentialProvider) -> Option<UpstreamKind> {
     match provider {
         CredentialProvider::Anthropic => Some(UpstreamKind::Anthropic),
@@ -56,12 +56,12 @@ pub(super) fn kind(provider: &CredentialProvider) -> Option<UpstreamKind> {
     }
 }
 
-/// Tries a key at the address that is configured for its vendor, else at the vendor's own; nothing else is tried.
+/// Checks an API key at the configured address of its vendor, or else at the vendor's own. `None` for logins.
 pub(super) async fn check(config: &Config, credential: &FoundCredential) -> Option<CredentialHealth> {
     let kind = kind(&credential.provider).filter(|_| credential.form == CredentialForm::Key)?;
-    let (vendor, usual) = upstream::vendor(kind)?;
+    let (vendor, default_address) = upstream::vendor(kind)?;
     let configured = config.file.upstreams.values().find(|section| section.kind == kind);
-    let address = configured.and_then(|section| section.base_url.as_deref()).or(usual)?;
+    let address = configured.and_then(|section| section.base_url.as_deref()).or(default_address)?;
     let key = Some(credential.secret.clone());
     let vendor = VendorConfig { key, retries: 0, ..VendorConfig::new(credential.provider.name(), vendor, address) };
     Some(match VendorUpstream::new(vendor) {
@@ -72,7 +72,7 @@ pub(super) async fn check(config: &Config, credential: &FoundCredential) -> Opti
 
 async fn ask(vendor: &VendorUpstream, kind: UpstreamKind) -> CredentialHealth {
     let Some(request) = request(kind) else {
-        return CredentialHealth::Unreachable("there is no call to try".to_owned());
+        return CredentialHealth::Unreachable("no test call for this kind".to_owned());
     };
     match vendor.send(request).await {
         Ok(answer) if answer.status.is_success() => CredentialHealth::Good,
@@ -82,7 +82,7 @@ async fn ask(vendor: &VendorUpstream, kind: UpstreamKind) -> CredentialHealth {
     }
 }
 
-/// The smallest call there is: counting where the vendor counts for nothing, else one token.
+/// Returns the cheapest call: token counting where that is free, else one output token.
 fn request(kind: UpstreamKind) -> Option<UpstreamRequest> {
     let hi = json!([{"role": "user", "content": "hi"}]);
     let (endpoint, path, model, body) = match kind {

@@ -1,4 +1,4 @@
-//! `viv policy check FILE…`.
+//! `viv policy check FILE…`: check policy files.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub(crate) struct CheckArguments {
     files: Vec<PathBuf>,
 }
 
-/// Checks every file, also after one that is wrong.
+/// Checks all files, even after an invalid one.
 pub(super) fn run(
     args: &CheckArguments,
     setting: &PolicyContext,
@@ -40,7 +40,7 @@ pub(super) fn run(
             }
             Err(error) => {
                 show_findings(error, people).map_err(PolicyCommandError::Output)?;
-                writeln!(out, "{}: wrong", file.display()).map_err(PolicyCommandError::Output)?;
+                writeln!(out, "{}: invalid", file.display()).map_err(PolicyCommandError::Output)?;
             }
         }
     }

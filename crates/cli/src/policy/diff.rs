@@ -1,4 +1,4 @@
-//! `viv policy diff A B`.
+//! `viv policy diff A B`: compare two policies.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -7,22 +7,22 @@ use ::policy::{ChangeDirection, KeyChange};
 
 use super::{PolicyCommandError, PolicyContext, load, print_json};
 
-/// Findings are present, and were asked to fail.
+/// Exit code of `--fail-on-wider` when the second policy allows more.
 const FINDINGS: u8 = 9;
 
 /// Arguments of `diff`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DiffArguments {
-    /// A policy file or a preset
+    /// Policy file or preset
     before: String,
-    /// Another one
+    /// Policy file or preset to compare with
     after: String,
-    /// End with exit code 9 when anything becomes wider
+    /// Exit with code 9 if the second policy allows more
     #[arg(long)]
     fail_on_wider: bool,
 }
 
-/// Prints every key that differs, and which way.
+/// Prints every key that differs, with its direction.
 pub(super) fn run(
     args: &DiffArguments,
     setting: &PolicyContext,

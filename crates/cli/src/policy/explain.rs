@@ -1,4 +1,4 @@
-//! `viv policy explain [FILE|PRESET] [--session S]`.
+//! `viv policy explain [FILE|PRESET] [--session S]`: explain a policy in sentences.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -12,14 +12,14 @@ use super::{PolicyCommandError, PolicyContext, load, print_json};
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArguments {
-    /// A policy file or a preset; what would hold in this directory when absent
+    /// Policy file or preset (default: the policy of sessions in this directory)
     policy: Option<String>,
-    /// What holds in this session instead, and by what it is kept there
+    /// Explain the policy of this session instead, with the enforcement of each key
     #[arg(long, value_name = "SESSION", conflicts_with = "policy")]
     pub(crate) session: Option<String>,
 }
 
-/// Prints one sentence a line, each with its layer and rule.
+/// Prints one sentence per line, each with its layer and rule.
 pub(super) fn run(
     args: &ExplainArguments,
     setting: &PolicyContext,
@@ -44,7 +44,7 @@ pub(super) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what `effective` says of a session: the sentences, then how each key is kept.
+/// Renders the policy of a session: the sentences, then the enforcement of each key.
 pub(crate) fn session(effective: &PolicyEffective, json: bool) -> String {
     if json {
         return format!("{}\n", json!(effective));
@@ -53,7 +53,7 @@ pub(crate) fn session(effective: &PolicyEffective, json: bool) -> String {
     for PolicySentence { text: sentence, layer, rule } in &effective.sentences {
         let _ = writeln!(text, "{sentence}  [{layer}: {rule}]");
     }
-    let _ = writeln!(text, "\nkept by the {} backend:", effective.backend);
+    let _ = writeln!(text, "\nenforced by the {} backend:", effective.backend);
     for (key, row) in effective.keys.as_object().into_iter().flatten() {
         let word = |name| row.get(name).and_then(Value::as_str).unwrap_or_default();
         let _ = writeln!(text, "  {key:<14} {:<9} {}", word("state"), word("by"));

@@ -1,4 +1,4 @@
-//! `viv policy presets [NAME]`.
+//! `viv policy presets [NAME]`: list the presets, or print one.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -11,11 +11,11 @@ use super::{PolicyCommandError, PolicyContext, print_json};
 /// Arguments of `presets`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PresetArguments {
-    /// Print this one, as a file to start from
+    /// Preset to print, as a starting point for a policy file
     name: Option<String>,
 }
 
-/// Lists the presets, or prints one.
+/// Lists the presets, or prints the named one.
 pub(super) fn run(
     args: &PresetArguments,
     setting: &PolicyContext,

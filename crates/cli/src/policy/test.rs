@@ -1,4 +1,4 @@
-//! `viv policy test FILE|PRESET net HOST:PORT | raw HOST:PORT | http METHOD URL | read PATH | write PATH | exec CMD…`.
+//! `viv policy test FILE|PRESET ACTION …`: test whether a policy allows an action.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,59 +13,59 @@ use super::{PolicyCommandError, PolicyContext, load, print_json};
 /// Arguments of `test`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TestArguments {
-    /// A policy file or a preset
+    /// Policy file or preset
     policy: String,
     #[command(subcommand)]
     question: TestQuestion,
 }
 
-/// What would be done.
+/// The action to test.
 #[derive(Debug, clap::Subcommand)]
 enum TestQuestion {
-    /// Connect to a host
+    /// Test a connection to a host
     Net {
-        /// HOST:PORT; 443 without a port
+        /// HOST:PORT; the port defaults to 443
         endpoint: String,
     },
-    /// Send a host anything, in a tunnel that nobody looks into
+    /// Test a raw tunnel to a host, which the proxy does not inspect
     Raw {
-        /// HOST:PORT; 443 without a port
+        /// HOST:PORT; the port defaults to 443
         endpoint: String,
     },
-    /// Ask a host for something; methods and paths are seen over plain HTTP, and where TLS is opened
+    /// Test an HTTP request; the proxy sees method and path of plain HTTP and of intercepted TLS
     Http {
-        /// The method
+        /// HTTP method
         method: String,
-        /// http[s]://HOST[:PORT]/PATH
+        /// URL: http[s]://HOST[:PORT]/PATH
         url: String,
     },
-    /// Read a path as seen inside; a relative one is in the workspace
+    /// Test reading a path in the sandbox; relative paths are in the workspace
     Read {
-        /// The path
+        /// Path in the sandbox
         path: PathBuf,
     },
-    /// Change, make or delete a path as seen inside
+    /// Test creating, changing or deleting a path in the sandbox
     Write {
-        /// The path
+        /// Path in the sandbox
         path: PathBuf,
     },
-    /// Run a command by the agent's shell tool
+    /// Test a command of the agent's shell tool
     Exec {
-        /// The command and its arguments
+        /// Command and arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
-    /// Call a tool
+    /// Test a tool call
     Tool {
-        /// Its name
+        /// Name
         name: String,
-        /// Its argument
+        /// Argument
         #[arg(default_value = "", allow_hyphen_values = true)]
         argument: String,
     },
-    /// Call a model
+    /// Test a model call
     Model {
-        /// Its name
+        /// Name
         name: String,
     },
 }
@@ -91,7 +91,7 @@ impl TestQuestion {
     }
 }
 
-/// Prints the answer and the rule that gave it.
+/// Prints the decision and its rule.
 pub(super) fn run(
     args: TestArguments,
     setting: &PolicyContext,

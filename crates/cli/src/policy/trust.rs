@@ -1,6 +1,6 @@
-//! `viv policy trust [FILE]`: the list of trusted files, kept in the data directory.
+//! `viv policy trust [FILE]`: the list of trusted policy files in the data directory.
 //!
-//! The directory is never shown in a sandbox, so no agent can trust a file on a person's behalf.
+//! Sandboxes never see the data directory, so no agent can trust a file on a person's behalf.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,14 +19,14 @@ const LIST: &str = "trusted-policies.json";
 /// Arguments of `trust`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TrustArguments {
-    /// The policy file; the trusted files are listed when absent
+    /// Policy file to trust (default: list the trusted files)
     file: Option<PathBuf>,
-    /// End the trust instead
+    /// Stop trusting the file
     #[arg(long, requires = "file")]
     forget: bool,
 }
 
-/// Pins a file, forgets it, or lists what is pinned.
+/// Pins a file, forgets it, or lists the pinned files.
 pub(super) fn run(
     args: &TrustArguments,
     setting: &PolicyContext,
@@ -34,7 +34,7 @@ pub(super) fn run(
     people: &mut dyn Write,
 ) -> Result<ExitCode, PolicyCommandError> {
     let Some(file) = &args.file else { return list(setting, out) };
-    // The path itself may be gone when trust in it ends.
+    // A file that is forgotten may have been deleted.
     let path =
         fs::canonicalize(file).or_else(|source| if args.forget { std::path::absolute(file) } else { Err(source) });
     let path = path.map_err(|source| PolicyCommandError::Read { path: file.clone(), source })?;
@@ -45,17 +45,17 @@ pub(super) fn run(
         return Ok(ExitCode::SUCCESS);
     }
     let text = load::read_untrusted(&path).map_err(|source| PolicyCommandError::Read { path: path.clone(), source })?;
-    // A file that means nothing cannot be meant.
+    // Only a valid policy can be trusted.
     BaseLayer::read(&PolicySource::new(file.display().to_string(), text.as_str()))?;
     let sha256 = change(&setting.data_dir, |trusted| trusted.pin(&path, text.as_bytes(), setting.now_unix_secs))?;
     if setting.json {
         return print_json(out, &json!({"path": path, "sha256": sha256}));
     }
     writeln!(out, "{sha256}  {}", path.display()).map_err(PolicyCommandError::Output)?;
-    writeln!(people, "trusted as it is now; look at it with: viv policy explain {}", file.display())
+    writeln!(people, "trusted with its current content; to review it: viv policy explain {}", file.display())
         .map_err(PolicyCommandError::Output)?;
     if path.file_name().is_none_or(|name| name != PROJECT_FILE) {
-        writeln!(people, "note: only a file named {PROJECT_FILE} is used by itself")
+        writeln!(people, "note: only a file named {PROJECT_FILE} is used without `--policy`")
             .map_err(PolicyCommandError::Output)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -72,7 +72,7 @@ fn list(setting: &PolicyContext, out: &mut dyn Write) -> Result<ExitCode, Policy
     Ok(ExitCode::SUCCESS)
 }
 
-/// The list as it is stored; empty when there is none.
+/// Returns the stored list; empty if there is none.
 pub(super) fn stored(data_dir: &Path) -> Result<TrustedFiles, PolicyCommandError> {
     let path = data_dir.join(LIST);
     read(&path).map_err(|source| PolicyCommandError::Trust { path, source })
@@ -86,7 +86,7 @@ fn read(path: &Path) -> io::Result<TrustedFiles> {
     }
 }
 
-/// Changes the list under a lock, so that two people, or two shells of one, lose nothing.
+/// Changes the list under a lock, so that concurrent changes are not lost.
 fn change<T>(data_dir: &Path, edit: impl FnOnce(&mut TrustedFiles) -> T) -> Result<T, PolicyCommandError> {
     let path = data_dir.join(LIST);
     let store = || -> io::Result<T> {

@@ -1,4 +1,4 @@
-//! `viv sessions apply`: a session's changes, brought to the host by a person.
+//! `viv sessions apply`: apply the changes of a session to the workspace on the host.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use crate::failure::Failure;
 use crate::host;
 use crate::policy::{PolicyContext, choose};
 
-/// What to do with the changes.
+/// One step of `viv sessions apply`.
 pub(super) enum ApplyStep {
-    /// Apply those at or below `paths`, or all.
+    /// Apply the changes at or below `paths`, or all changes.
     Apply {
         /// Relative to the workspace.
         paths: Vec<PathBuf>,
-        /// Whose denials hold.
+        /// Policy whose `fs.deny_write` is enforced.
         policy: Option<String>,
     },
     /// Complete an apply that stopped halfway.
@@ -28,7 +28,7 @@ pub(super) enum ApplyStep {
     Undo,
 }
 
-/// Carries out one step and tells what was changed on the host.
+/// Runs one step and returns the changes on the host.
 pub(super) fn carry_out(
     config: &Config,
     session: &SessionInfo,
@@ -58,7 +58,7 @@ pub(super) fn carry_out(
     Ok(render(&applied))
 }
 
-/// Applies everything a session changed, as far as `policy` lets it, and tells what was changed on the host.
+/// Applies all changes of a session that `policy` allows, and returns them as text.
 pub(crate) fn all(config: &Config, session: &SessionInfo, policy: &EffectivePolicy) -> Result<String, Failure> {
     let mut saved = diff::open(config, &session.session_id)?;
     let workspace = saved.workspace().to_owned();
@@ -76,7 +76,7 @@ fn not_applied(error: &ApplyError, session: &SessionInfo) -> Failure {
     Failure::from_error(error.code(), error).help(help)
 }
 
-/// What was done, a line a path; names are the agent's, and may not command a terminal.
+/// Renders one line per path. The agent chose the names, so control characters are quoted.
 fn render(applied: &ApplyReport) -> String {
     let mut text = String::new();
     for change in &applied.changes {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_command_the_terminal() {
+    fn control_characters_in_names_are_quoted() {
         let (path, kind) = ("a\x1b]52;c;x\x07b".into(), ChangeKind::Added);
         let change = SavedChange { path, kind, entry: None, base: None, conflict: false };
         let text = render(&ApplyReport { changes: vec![change] });

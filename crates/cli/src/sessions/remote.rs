@@ -1,5 +1,5 @@
-//! What is done to a session through whoever runs it: `viv sessions attach`, `send`, `queue` and `fork`, `viv policy narrow`
-//! and `grant`.
+//! Commands that call the process that runs a session: `viv sessions attach`, `send`, `queue` and `fork`, `viv policy
+//! narrow` and `grant`.
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ use crate::signals::StopSignals;
 use crate::table::{TextTable, print, print_json};
 use crate::timeline::Timeline;
 
-/// `viv sessions send`
+/// Runs `viv sessions send`.
 pub(super) async fn send(directory: &DataDir, record: &SessionRecord, message: &str) -> Result<(), Failure> {
     let mut read = String::new();
     let message = if message == "-" {
@@ -35,7 +35,7 @@ pub(super) async fn send(directory: &DataDir, record: &SessionRecord, message: &
     ApiClient::of_session(directory, record).await?.send(&record.info.session_id, message).await
 }
 
-/// `viv sessions queue`
+/// Runs `viv sessions queue`.
 pub(super) async fn queue(directory: &DataDir, record: &SessionRecord, json: bool) -> Result<(), Failure> {
     let client = ApiClient::of_session(directory, record).await?;
     let told = client.json(Method::GET, &format!("/v1/sessions/{}/queue", record.info.session_id), None).await?;
@@ -50,19 +50,19 @@ pub(super) async fn queue(directory: &DataDir, record: &SessionRecord, json: boo
     print(&TextTable { head: ["TURN", "SINCE", "MESSAGE"], rows }.text())
 }
 
-/// `viv sessions queue --rm`
+/// Runs `viv sessions queue --rm`.
 pub(super) async fn unqueue(directory: &DataDir, record: &SessionRecord, turn: &TurnId) -> Result<(), Failure> {
     let client = ApiClient::of_session(directory, record).await?;
     let path = format!("/v1/sessions/{}/queue/{turn}", record.info.session_id);
     client.call(Method::DELETE, &path, None).await.map(drop)
 }
 
-/// `viv policy narrow`
+/// Runs `viv policy narrow`.
 pub(crate) async fn narrow(arguments: &NarrowArguments, config: &Config) -> Result<ExitCode, Failure> {
     change(&arguments.session, "narrow", json!({"rules": arguments.rules}), config).await
 }
 
-/// `viv policy grant`
+/// Runs `viv policy grant`.
 pub(crate) async fn grant(arguments: &GrantArguments, config: &Config) -> Result<ExitCode, Failure> {
     let GrantArguments { session, rules, seconds } = arguments;
     change(session, "grant", json!({"rules": rules, "seconds": seconds}), config).await
@@ -77,14 +77,14 @@ async fn change(reference: &str, how: &str, body: Value, config: &Config) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// `viv sessions fork`
+/// Runs `viv sessions fork`.
 pub(super) async fn fork(
     directory: &DataDir,
     record: &SessionRecord,
     title: Option<String>,
     json: bool,
 ) -> Result<(), Failure> {
-    // Somebody must go on running it when this command has ended.
+    // The fork must go on after this command, so a server is required.
     let client = ApiClient::required(directory).await?;
     let path = format!("/v1/sessions/{}/fork", record.info.session_id);
     let made = client.json(Method::POST, &path, Some(json!({"title": title}))).await?;
@@ -94,8 +94,7 @@ pub(super) async fn fork(
     print(&format!("{}\n", made["sessionId"].as_str().unwrap_or_default()))
 }
 
-/// `viv sessions attach`: shows what happens from now on, asks the person what the agent asks, and ends with the
-/// session or by Ctrl-C.
+/// Runs `viv sessions attach`: shows new events and asks the person for answers, until the session ends or Ctrl-C.
 pub(super) async fn attach(directory: &DataDir, record: &SessionRecord, json: bool) -> Result<ExitCode, Failure> {
     let id = &record.info.session_id;
     let client = ApiClient::of_session(directory, record).await?;
@@ -122,7 +121,7 @@ async fn follow(client: &ApiClient, id: &SessionId, after: u64, json: bool) -> R
 }
 
 async fn answer(client: &ApiClient, id: &SessionId, event: &Event) -> Result<(), Failure> {
-    // Who only looks, with no input at all, leaves it to somebody who can answer.
+    // Without input, requests are left for somebody else to answer.
     let told = match &event.draft.body {
         EventBody::PermissionRequested(asked) if is_open(asked) => match prompter::ask_permission().await {
             Ok(reply) => client.reply(id, &asked.permission_id, reply).await,
@@ -134,7 +133,7 @@ async fn answer(client: &ApiClient, id: &SessionId, event: &Event) -> Result<(),
         },
         _ => Ok(()),
     };
-    // Somebody else may have been faster: that is no reason to stop looking.
+    // Somebody else may have answered first; go on watching.
     if let Err(failure) = &told
         && matches!(failure.code(), ProblemCode::PermissionNotPending | ProblemCode::QuestionNotPending)
     {

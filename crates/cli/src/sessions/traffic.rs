@@ -1,4 +1,4 @@
-//! `viv policy log` and `viv policy suggest`: what a session tried to reach, read from its journal.
+//! `viv policy log` and `viv policy suggest`: the network connections in a session's journal.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::timeline::{Timeline, clean};
 
 const HEAD: [&str; 8] = ["TIME", "VERDICT", "HOST", "REQUEST", "COUNT", "BYTES", "MILLIS", "RULE"];
 
-/// A session's journal, found by what a person calls it.
+/// The journal of a session, found by id, name, prefix of an id, or @last.
 struct SessionJournal {
     directory: DataDir,
     index: SessionIndex,
@@ -38,11 +38,11 @@ impl SessionJournal {
     }
 }
 
-/// Carries out `viv policy log`: a table, each line as it comes with `--follow`, or the events themselves as JSON.
+/// Runs `viv policy log`: prints a table, single lines with `--follow`, or the events as JSON.
 pub(crate) async fn log(arguments: &LogArguments, config: &Config, json: bool) -> Result<ExitCode, Failure> {
     let mut timeline = Timeline::default();
     let mut rows = Vec::new();
-    let book = SessionJournal::open(&arguments.session, config)?;
+    let journal = SessionJournal::open(&arguments.session, config)?;
     let each = |event: &Event| -> Result<bool, Failure> {
         let (connection, denied) = match &event.draft.body {
             EventBody::EgressAllowed(connection) => (connection, false),
@@ -63,7 +63,7 @@ pub(crate) async fn log(arguments: &LogArguments, config: &Config, json: bool) -
         }
         Ok(true)
     };
-    book.walk(arguments.follow, each).await?;
+    journal.walk(arguments.follow, each).await?;
     if !rows.is_empty() {
         print(&TextTable { head: HEAD, rows }.text())?;
     }
@@ -90,36 +90,36 @@ fn row(event: &Event, connection: &EgressConnection, denied: bool) -> [String; 8
         number(&duration_micros.map(|micros| micros / 1000)),
         rule,
     ];
-    // The agent chose what it asked for: it must not command the terminal, nor break the line.
+    // The agent chose this text: remove escape sequences and line breaks.
     cells.map(|cell| clean(&cell).replace(['\t', '\n', '\r'], " "))
 }
 
-/// Carries out `viv policy suggest`.
+/// Runs `viv policy suggest`.
 pub(crate) async fn suggest(reference: &str, config: &Config, setting: &PolicyContext) -> Result<ExitCode, Failure> {
-    let book = SessionJournal::open(reference, config)?;
+    let journal = SessionJournal::open(reference, config)?;
     let mut refused = RefusedConnections::default();
     let mut before = PriorAccess::default();
     let each = |event: &Event| -> Result<bool, Failure> {
         match &event.draft.body {
             EventBody::EgressDenied(connection) => refused.add(connection),
-            EventBody::PolicyEffective(policy) => before = known(policy),
+            EventBody::PolicyEffective(policy) => before = prior_access(policy),
             _ => {}
         }
         Ok(true)
     };
-    book.walk(false, each).await?;
+    journal.walk(false, each).await?;
     let proposals = refused.proposals(&load::ceiling(setting)?);
-    let policy = text(book.session.as_str(), &before, &proposals);
+    let policy = text(journal.session.as_str(), &before, &proposals);
     if setting.json {
-        print_json(&json!({"session_id": book.session, "policy": policy, "refused": proposals}))?;
+        print_json(&json!({"session_id": journal.session, "policy": policy, "refused": proposals}))?;
     } else {
         print(&policy)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a session could reach, and where its TLS was opened.
-fn known(policy: &PolicyEffective) -> PriorAccess {
+/// Returns the network access of a session: allowed hosts, and hosts with intercepted TLS.
+fn prior_access(policy: &PolicyEffective) -> PriorAccess {
     let list = |name: &str| {
         let entries = policy.keys["net"]["value"][name].as_array();
         entries.into_iter().flatten().filter_map(|entry| entry.as_str().map(str::to_owned)).collect()
