@@ -314,8 +314,8 @@ mod tests {
     fn unmet_expectations_say_why() {
         let expect = TextExpectation { contains: Some("b".into()), equals: Some("abc".into()) };
         assert_eq!(expect.missed(" abc\n"), None);
-        assert_eq!(expect.missed("abd").unwrap(), "it is not `abc`");
+        assert_eq!(expect.missed("abd").unwrap(), "expected `abc`");
         let expect = TextExpectation { contains: Some("z".into()), equals: None };
-        assert_eq!(expect.missed("abc").unwrap(), "`z` is not in it");
+        assert_eq!(expect.missed("abc").unwrap(), "does not contain `z`");
     }
 }
