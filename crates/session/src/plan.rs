@@ -22,7 +22,7 @@ use crate::workspaces::refuse_own;
 use crate::{SessionError, SessionOptions, WorkspaceAccess};
 
 /// What stands in the list of sessions where there is no agent.
-const NO_AGENT: &str = "none";
+pub(crate) const NO_AGENT: &str = "none";
 
 /// What a session is to be.
 #[derive(Debug, Clone)]
@@ -184,37 +184,6 @@ impl Plan {
             forked_from: None,
             changes: Vec::new(),
         })
-    }
-
-    /// Returns the plan of a session that runs commands without an agent and without a host.
-    pub(crate) fn for_commands(
-        id: SessionId,
-        title: Option<String>,
-        directory: Option<PathBuf>,
-        dependencies: Option<PathBuf>,
-        policy: Arc<EffectivePolicy>,
-    ) -> Self {
-        Self {
-            policy_digest: policy.digest().to_owned(),
-            policy,
-            id,
-            agent: NO_AGENT.to_owned(),
-            agent_version: None,
-            agent_mode: None,
-            permission_mode: None,
-            model: None,
-            upstream: None,
-            title,
-            directory,
-            options: SessionOptions { dependencies, ..SessionOptions::default() },
-            epoch: 1,
-            native_session_id: None,
-            replay_is_over: false,
-            mcp: McpServers::default(),
-            skills: Skills::default(),
-            forked_from: None,
-            changes: Vec::new(),
-        }
     }
 
     /// Refuses a workspace that no session has, also where it was named before that was a rule.

@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use agents::McpServers;
 use base::lock;
 use egress::Egress;
 use policy::EffectivePolicy;
@@ -19,10 +20,11 @@ use tokio_util::task::TaskTracker;
 use super::inside::Inside;
 use super::{CommandSession, Registration};
 use crate::doors::{Doors, Keys};
-use crate::plan::Plan;
+use crate::plan::{NO_AGENT, Plan};
 use crate::recorder::Recorder;
 use crate::shelf::Shelf;
-use crate::{HostVariables, SessionError};
+use crate::skills::Skills;
+use crate::{HostVariables, SessionError, SessionOptions};
 
 /// Settings of a command session that is recorded on demand.
 pub struct OnDemandSettings {
@@ -50,7 +52,8 @@ pub struct OnDemandSettings {
 pub(super) async fn open(settings: OnDemandSettings) -> Result<CommandSession, SessionError> {
     let OnDemandSettings { id, title, workspace, dependencies, policy, backend, egress, variables, data_dir } =
         settings;
-    let plan = Arc::new(Plan::for_commands(id, Some(title), workspace, dependencies, policy));
+    let options = SessionOptions { dependencies, ..SessionOptions::default() };
+    let plan = Arc::new(plan(id, title, workspace, options, policy));
     plan.refuse_own(&data_dir)?;
     let keys = Keys::make(&egress, &plan)?;
     let sandbox = backend.create(plan.sandbox(Vec::new(), keys.files().into_iter().collect())).await?;
@@ -68,6 +71,37 @@ pub(super) async fn open(settings: OnDemandSettings) -> Result<CommandSession, S
     variables.pass(&plan.policy, &mut inside.env);
     let (registration, tasks) = (Registration::OnDemand(journal), TaskTracker::new());
     Ok(CommandSession { plan, recorder, sandbox, doors, inside, registration, tasks, beside: Mutex::default() })
+}
+
+/// Returns the plan of a session that runs commands without an agent.
+fn plan(
+    id: SessionId,
+    title: String,
+    directory: Option<PathBuf>,
+    options: SessionOptions,
+    policy: Arc<EffectivePolicy>,
+) -> Plan {
+    Plan {
+        policy_digest: policy.digest().to_owned(),
+        policy,
+        id,
+        agent: NO_AGENT.to_owned(),
+        agent_version: None,
+        agent_mode: None,
+        permission_mode: None,
+        model: None,
+        upstream: None,
+        title: Some(title),
+        directory,
+        options,
+        epoch: 1,
+        native_session_id: None,
+        replay_is_over: false,
+        mcp: McpServers::default(),
+        skills: Skills::default(),
+        forked_from: None,
+        changes: Vec::new(),
+    }
 }
 
 /// A journal that is created when the first event is stored.
