@@ -126,14 +126,14 @@ fn configuration_errors_name_the_key() {
         (
             format!("[model]\nupstream = \"a\"\n[upstreams.a]\nkind = \"litellm\"\nkey = \"{secret}\"\n"),
             "`upstreams.a.base_url`",
-            "needs an address",
+            "needs a base URL",
         ),
         (
             format!(
                 "[model]\nupstream = \"a\"\n[upstreams.a]\nkind = \"openai\"\nkey = \"{secret}\"\nkey_env = \"K\"\n"
             ),
             "`upstreams.a.key`",
-            "is enough",
+            "only one of key",
         ),
         ("[prices.m]\ninput = -1.0\noutput = 1.0\n".to_owned(), "`prices.\"m\".input`", "zero or more"),
     ];

@@ -40,7 +40,7 @@ pub(super) fn run(
             }
             Err(error) => {
                 show_findings(error, people).map_err(PolicyCommandError::Output)?;
-                writeln!(out, "{}: invalid", file.display()).map_err(PolicyCommandError::Output)?;
+                writeln!(out, "{}: wrong", file.display()).map_err(PolicyCommandError::Output)?;
             }
         }
     }

@@ -75,7 +75,7 @@ fn the_suggested_commands_work() {
     let closer = tour.split("Look closer\n").nth(1).unwrap();
     let commands: Vec<&str> = closer.lines().map(|line| line.trim().split("     ").next().unwrap().trim()).collect();
     assert_eq!(commands.len(), 3, "{closer}");
-    let columns: BTreeSet<_> = ["everything", "what it", "what a"].map(|text| column(closer, text)).into();
+    let columns: BTreeSet<_> = ["all events", "its changes", "a command in"].map(|text| column(closer, text)).into();
     assert_eq!(columns.len(), 1, "their explanations do not stand in one column:\n{closer}");
     for command in commands {
         let line = command.strip_prefix("viv ").unwrap();
