@@ -1,4 +1,4 @@
-//! `viv __agent NAME`: this binary as an agent's process, inside the sandbox.
+//! `viv __agent NAME`: this binary as the process of a built-in agent, inside the sandbox.
 
 use std::process::ExitCode;
 
@@ -7,15 +7,15 @@ use protocol::ProblemCode;
 use crate::config;
 use crate::failure::Failure;
 
-/// Lives as the agent `name`.
-pub(crate) fn live(name: &str, arguments: &[String]) -> Result<ExitCode, Failure> {
+/// Runs the built-in agent `name`; fails for every name but `mock`.
+pub(crate) fn run(name: &str, arguments: &[String]) -> Result<ExitCode, Failure> {
     if name != "mock" {
         return Err(Failure::new(
             ProblemCode::UnsupportedAgent,
-            format!("`{name}` is not an agent that lives in this binary"),
+            format!("agent `{name}` is not built in; the only built-in agent is `mock`"),
         ));
     }
     let settings = mock::MockSettings::parse(arguments.iter().cloned(), config::agent_variable)
-        .map_err(|error| Failure::of(ProblemCode::InvalidRequest, &error).help("viv run mock hello"))?;
+        .map_err(|error| Failure::from_error(ProblemCode::InvalidRequest, &error).help("viv run mock hello"))?;
     Ok(mock::main(settings, std::io::stdin(), std::io::stdout().lock()))
 }

@@ -1,14 +1,14 @@
-//! What can be typed. Each command's own file says what it means.
+//! The arguments of all commands. Each command's own file says how it runs.
 
 use std::path::PathBuf;
 
 use crate::agents::AgentsCommand;
 use crate::api::ApiArguments;
-use crate::backend::PlaceArguments;
+use crate::backend::SandboxArguments;
 use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
+use crate::host_names;
 use crate::keys::KeysCommand;
-use crate::origins;
 use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
 use crate::replay::ReplayArguments;
@@ -17,10 +17,10 @@ use crate::tokens::TokensCommand;
 use crate::usage::UsageArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Coding agents under glass: run them in a sandbox, meter them, see everything they did.
+/// Run coding agents in a sandbox, meter their model calls and record everything they do.
 #[derive(Debug, Parser)]
 #[command(name = "viv", version, max_term_width = 100, propagate_version = true)]
-#[command(after_help = "Start with `viv demo`: a full tour with a built-in model, no key and no network.")]
+#[command(after_help = "Start with `viv demo`: a tour with a built-in model. It needs no key and no network.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) common: CommonArguments,
@@ -28,10 +28,10 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// What can be typed with every command.
+/// Options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArguments {
-    /// Where everything is kept [default: VIV_DATA_DIR, else `viv` in the XDG data home]
+    /// Data directory [default: VIV_DATA_DIR, else `viv` in the XDG data home]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Print JSON on stdout, and errors as one line of JSON on stderr
@@ -41,57 +41,57 @@ pub(crate) struct CommonArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// A full tour: a mock agent, a scripted model, a real sandbox
+    /// Show a tour: a mock agent and a scripted model in a real sandbox
     Demo,
-    /// One prompt to an agent in a sandbox, shown as it happens
+    /// Run an agent on one prompt and stream its output
     Run(RunArguments),
-    /// Carry out a task: commands or prompts in a sandbox, expectations, artifacts
+    /// Run a task file: commands or prompts in a sandbox, with expectations and artifacts
     Task(TaskArguments),
-    /// One command in a sandbox, with no agent
+    /// Run one command in a sandbox, without an agent
     Exec(ExecArguments),
-    /// A recorded session once more, offline: the real agent, and the model as it was recorded
+    /// Replay a recorded session offline, with the real agent and the recorded model answers
     Replay(ReplayArguments),
     /// Serve the session API
     Serve(ServeArguments),
-    /// See and end sessions
+    /// List, inspect, apply and stop sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
-    /// What happened in a session, as a person reads it
+    /// Show the events of a session in readable form
     Logs(LogsArguments),
-    /// What agents ask for, and the answers
+    /// List and answer permission requests and questions of agents
     #[command(subcommand)]
     Perms(PermsCommand),
-    /// One call of the session API of the server on this data directory
+    /// Call the session API of the server on this data directory
     Api(ApiArguments),
-    /// Make, list and revoke tokens of `viv serve`
+    /// Create, list and revoke access tokens of `viv serve`
     #[command(subcommand)]
     Tokens(TokensCommand),
-    /// Install agents, and see which there are
+    /// List, install and remove agents
     #[command(subcommand)]
     Agents(AgentsCommand),
     /// Check, explain, test, compare and trust policy files
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// What model calls cost, by session, account, user, agent, model or day
+    /// Show the cost of model calls by session, account, user, agent, model or day
     Usage(UsageArguments),
-    /// What models cost, and where the prices come from
+    /// List model prices and their source
     Models,
-    /// Which credentials this host has for models, and whether they are good
+    /// List the model credentials of this host, and check them with `--check`
     Credentials(CredentialsArguments),
-    /// Make, list and revoke keys of `viv gateway serve`
+    /// Create, list and revoke keys of `viv gateway serve`
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// The model gateway alone, without a sandbox
+    /// Run the model gateway without a sandbox
     #[command(subcommand)]
     Gateway(GatewayCommand),
-    /// What works on this machine, and why the rest does not
+    /// Check which features work on this machine
     Doctor(DoctorArguments),
-    /// Lives as an agent inside the sandbox
+    /// Run a built-in agent inside the sandbox
     #[command(name = "__agent", hide = true)]
     Agent {
-        /// Which agent
+        /// Name of the agent
         name: String,
-        /// Its own arguments
+        /// Arguments of the agent
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -100,73 +100,73 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     #[command(flatten)]
-    pub(crate) place: PlaceArguments,
-    /// Which agent: NAME or NAME@VERSION; installed on first use
+    pub(crate) sandbox: SandboxArguments,
+    /// Agent to run: NAME or NAME@VERSION; installed on first use
     pub(crate) agent: String,
-    /// What to tell it; `-` reads stdin
+    /// Prompt for the agent; `-` reads stdin
     pub(crate) prompt: String,
-    /// The directory it works in; its changes stay in a layer above
+    /// Directory the agent works on; its changes stay in an overlay
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) workspace: PathBuf,
-    /// Which model
+    /// Model to use
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// One of the configured upstreams, for this session
+    /// Configured upstream to use for this session
     #[arg(long, value_name = "NAME", conflicts_with = "env_file")]
     pub(crate) upstream: Option<String>,
-    /// A file with BASE_URL, API_KEY and MODEL_NAME of the model's server, in place of the configured one
+    /// File with BASE_URL, API_KEY and MODEL_NAME of a model server; replaces the configured upstream
     #[arg(long, value_name = "FILE")]
     pub(crate) env_file: Option<PathBuf>,
-    /// Its permission mode; one that the agent cannot keep is refused
+    /// Permission mode; unsupported modes are rejected
     #[arg(long, value_name = "MODE", value_parser = ["default", "plan", "acceptEdits", "bypass"])]
     pub(crate) mode: Option<String>,
-    /// A policy file or a preset; what `viv policy explain` says when not given
+    /// Policy file or preset (default: see `viv policy explain`)
     #[arg(long, value_name = "FILE|PRESET")]
     pub(crate) policy: Option<String>,
-    /// Allow less: KEY=VALUE, e.g. proc.memory=512MiB
+    /// Narrow the policy: KEY=VALUE, e.g. proc.memory=512MiB
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) narrow: Vec<String>,
-    /// Skills for this session: a directory, OWNER/NAME at GitHub, or the address of a git repository
+    /// Source of skills: a directory, OWNER/NAME on GitHub, or the URL of a git repository
     #[arg(long = "skills", value_name = "SOURCE")]
     pub(crate) skills: Vec<String>,
-    /// A JSON file with MCP servers for this session, by name
+    /// JSON file with MCP servers for this session, by name
     #[arg(long, value_name = "FILE")]
     pub(crate) mcp: Option<PathBuf>,
-    /// What to answer when it asks for permission
+    /// Answer to permission requests [default: ask on a terminal, else deny]
     #[arg(long, value_enum)]
     pub(crate) perms: Option<Permissions>,
-    /// What becomes of its changes when it is done
+    /// What to do with the changes when the run ends
     #[arg(long, value_enum, value_name = "WHAT", default_value = "keep")]
     pub(crate) on_finish: OnFinish,
 }
 
-/// What becomes of a session's changes when its turn is done.
+/// What to do with a session's changes when the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnFinish {
-    /// Keep them for `viv sessions diff` and `apply`
+    /// Keep the changes for `viv sessions diff` and `viv sessions apply`
     Keep,
-    /// Bring them to the workspace, if the turn was completed: all of them or none
+    /// Apply all changes to the workspace, if the turn was completed
     Apply,
-    /// Forget them
+    /// Delete the changes
     Discard,
-    /// Show them, and ask on the terminal
+    /// Show the changes and ask on the terminal
     Ask,
 }
 
-/// What to answer when an agent asks for permission.
+/// Answer to the permission requests of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Permissions {
     /// Ask on the terminal
     Ask,
-    /// Allow each one
+    /// Allow every request
     Allow,
-    /// Refuse each one
+    /// Deny every request
     Deny,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
-    /// Try everything again, also what was found since this machine was started
+    /// Run every check again, instead of showing the results since the last boot
     #[arg(long)]
     pub(crate) fresh: bool,
 }
@@ -174,32 +174,32 @@ pub(crate) struct DoctorArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ExecArguments {
     #[command(flatten)]
-    pub(crate) place: PlaceArguments,
-    /// The directory at /workspace: DIR[:overlay|bind|ro]; an empty one when not given
+    pub(crate) sandbox: SandboxArguments,
+    /// Directory to show at /workspace: DIR[:overlay|bind|ro] (default: an empty directory)
     #[arg(long, value_name = "DIR[:MODE]")]
     pub(crate) workspace: Option<String>,
-    /// A directory to show at /deps, read-only
+    /// Directory to show at /deps, read-only
     #[arg(long, value_name = "DIR")]
     pub(crate) deps: Option<PathBuf>,
-    /// A policy file or a preset; what `viv policy explain` says when not given
+    /// Policy file or preset (default: see `viv policy explain`)
     #[arg(long, value_name = "FILE|PRESET")]
     pub(crate) policy: Option<String>,
-    /// Allow less: KEY=VALUE, e.g. proc.memory=512MiB
+    /// Narrow the policy: KEY=VALUE, e.g. proc.memory=512MiB
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) narrow: Vec<String>,
-    /// End the command after this long, e.g. 30s, 10m
+    /// Kill the command after this time, e.g. 30s, 10m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<std::time::Duration>,
-    /// End the command when it has said nothing for this long
+    /// Kill the command after this time without output
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) idle_timeout: Option<std::time::Duration>,
-    /// Give the command a terminal of its own, shown on this one
+    /// Run the command in a pseudo-terminal, shown on this terminal
     #[arg(long, short)]
     pub(crate) tty: bool,
-    /// Set a variable inside: NAME=VALUE
+    /// Set an environment variable in the sandbox: NAME=VALUE
     #[arg(long = "env", short = 'e', value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
-    /// The command and its arguments
+    /// Command and arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
 }
@@ -207,13 +207,13 @@ pub(crate) struct ExecArguments {
 #[derive(Debug, Args)]
 pub(crate) struct TaskArguments {
     #[command(flatten)]
-    pub(crate) place: PlaceArguments,
-    /// The task's file
+    pub(crate) sandbox: SandboxArguments,
+    /// Task file
     pub(crate) file: PathBuf,
-    /// A file with BASE_URL, API_KEY and MODEL_NAME of the model's server, in place of the task's own
+    /// File with BASE_URL, API_KEY and MODEL_NAME of a model server; replaces the task's upstream
     #[arg(long, value_name = "FILE")]
     pub(crate) env_file: Option<PathBuf>,
-    /// Put another value into the task: KEY=VALUE, e.g. sandbox.backend=unconfined
+    /// Override a value of the task: KEY=VALUE, e.g. sandbox.backend=unconfined
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 }
@@ -221,67 +221,68 @@ pub(crate) struct TaskArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
     #[command(flatten)]
-    pub(crate) place: PlaceArguments,
-    /// Address of the API
+    pub(crate) sandbox: SandboxArguments,
+    /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2468")]
     pub(crate) listen: std::net::SocketAddr,
-    /// A policy file or a preset for every session; the preset `balanced` when not given
+    /// Policy file or preset for every session (default: balanced)
     #[arg(long, value_name = "FILE|PRESET")]
     pub(crate) policy: Option<String>,
-    /// Take calls without a token; only on a loopback address
+    /// Accept calls without a token; only on a loopback address
     #[arg(long)]
     pub(crate) no_auth: bool,
-    /// A name this server answers to, beside those of the loopback; may be given more than once
-    #[arg(long, value_name = "NAME", value_parser = origins::host)]
+    /// Extra Host header value to accept; repeatable
+    #[arg(long, value_name = "NAME", value_parser = host_names::host)]
     pub(crate) allow_host: Vec<String>,
-    /// An origin whose pages may call it, e.g. https://ui.example.com; may be given more than once
-    #[arg(long, value_name = "ORIGIN", value_parser = origins::origin)]
+    /// Origin whose pages may call the API, e.g. https://ui.example.com; repeatable
+    #[arg(long, value_name = "ORIGIN", value_parser = host_names::origin)]
     pub(crate) allow_origin: Vec<String>,
-    /// Which types of events clients are served that do not say: all, or those of the contract alone
+    /// Default event set for clients that do not specify one: all events, or those of the contract
     #[arg(long, value_name = "WHICH", default_value = "all", value_parser = ["all", "contract"])]
     pub(crate) events: String,
-    /// A directory in which callers over TCP that are not admin may have workspaces; may be given more than once
+    /// Directory in which TCP callers without the admin scope may have workspaces; repeatable
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace_root: Vec<PathBuf>,
-    /// Serve over TLS with this certificate, a PEM file; those it was signed with may follow in the file
+    /// Serve TLS with this certificate: a PEM file, which may contain the chain
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The private key of the certificate, a PEM file
+    /// Private key of the certificate, a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArguments {
-    /// Id, name, the beginning of an id, or @last
+    /// Session: id, name, prefix of an id, or @last
     pub(crate) session: String,
-    /// Wait for more until the session ends
+    /// Wait for new events until the session ends
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// Only events of this type, or of a family such as item or egress; may be given more than once
+    /// Show only events of this type, or of a family such as item or egress; repeatable
     #[arg(long, value_name = "TYPE")]
     pub(crate) kind: Vec<String>,
 }
 
-/// How long something is good for: not for no time at all.
+/// Parses a lifetime like [`parse_duration`]; fails for zero.
 pub(crate) fn parse_lifetime(text: &str) -> Result<std::time::Duration, String> {
-    parse_duration(text)
-        .and_then(|time| if time.is_zero() { Err("it would be over at once".to_owned()) } else { Ok(time) })
+    parse_duration(text).and_then(|time| {
+        if time.is_zero() { Err(format!("invalid lifetime `{text}`: it must be more than zero")) } else { Ok(time) }
+    })
 }
 
-/// `90s`, `10m`, `2h`, `7d`, `500ms`.
+/// Parses a duration such as `90s`, `10m`, `2h`, `7d` or `500ms`; without a unit it is in seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let amount: u64 = digits.parse().map_err(|_| format!("`{text}` is no time; write e.g. `30s` or `10m`"))?;
+    let amount: u64 = digits.parse().map_err(|_| format!("invalid duration `{text}`; write e.g. `30s` or `10m`"))?;
     let millis = match &text[digits.len()..] {
         "ms" => Some(amount),
         "s" | "" => amount.checked_mul(1000),
         "m" => amount.checked_mul(60_000),
         "h" => amount.checked_mul(3_600_000),
         "d" => amount.checked_mul(86_400_000),
-        unit => return Err(format!("`{unit}` is no unit of time; there are ms, s, m, h and d")),
+        unit => return Err(format!("invalid unit `{unit}` in `{text}`; use ms, s, m, h or d")),
     };
-    millis.map(std::time::Duration::from_millis).ok_or_else(|| format!("`{text}` is too long"))
+    millis.map(std::time::Duration::from_millis).ok_or_else(|| format!("duration `{text}` is too large"))
 }
 
 #[cfg(test)]
@@ -290,18 +291,18 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn clap_accepts_the_definition() {
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn nothing_is_made_that_is_over_at_once() {
+    fn a_lifetime_of_zero_is_rejected() {
         assert_eq!(parse_lifetime("1s"), parse_duration("1s"));
         assert!(parse_lifetime("0s").is_err());
     }
 
     #[test]
-    fn times_are_read_with_their_unit() {
+    fn durations_are_parsed_with_their_unit() {
         assert_eq!(parse_duration("90s").unwrap().as_millis(), 90_000);
         assert_eq!(parse_duration("500ms").unwrap().as_millis(), 500);
         for bad in ["", "m", "10y", "-1s", "1.5s", "99999999999999999999s", "99999999999999999h"] {

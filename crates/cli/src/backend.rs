@@ -1,4 +1,4 @@
-//! Which sandbox commands run in: the one that was asked for, else the configured one, else the first that works.
+//! Choice of the sandbox backend: the one of `--backend`, else the configured one, else the first that works.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,27 +13,27 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 
-/// A backend, by its name.
+/// Name of a sandbox backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum BackendName {
-    /// The sandbox of our own
+    /// Built-in sandbox
     Jail,
-    /// A container of Podman
+    /// Podman container
     Podman,
-    /// A container of Docker
+    /// Docker container
     Docker,
 }
 
-/// Where commands run, as it is typed.
+/// Arguments that choose the sandbox.
 #[derive(Debug, Clone, Copy, Default, Args)]
-pub(crate) struct PlaceArguments {
-    /// The sandbox to use [default: `sandbox.backend` of viv.toml, else the first that works: jail, podman, docker]
+pub(crate) struct SandboxArguments {
+    /// Sandbox backend [default: `sandbox.backend` of viv.toml, else the first that works of jail, podman, docker]
     #[arg(long, value_name = "NAME")]
     pub(crate) backend: Option<BackendName>,
 }
 
-/// The backend for this process.
+/// Returns the backend for this process; fails if the named one cannot be used.
 pub(crate) fn choose(config: &Config, spawner: &Arc<Spawner>) -> Result<Arc<dyn SandboxBackend>, Failure> {
     match config.backend.or(config.file.sandbox.backend) {
         Some(name) => Ok(named(name, config, &config.file.sandbox, spawner)?),
@@ -41,7 +41,7 @@ pub(crate) fn choose(config: &Config, spawner: &Arc<Spawner>) -> Result<Arc<dyn 
     }
 }
 
-/// The backend of that name, with the image and so on of `section`.
+/// Returns the backend `name` with the settings of `section`.
 pub(crate) fn named(
     name: BackendName,
     config: &Config,
@@ -56,7 +56,7 @@ pub(crate) fn named(
     Ok(Arc::new(container(settings(kind, config, section), config, spawner)?))
 }
 
-/// A backend for one engine.
+/// Returns a backend for one container engine.
 pub(crate) fn container(
     settings: ContainerSettings,
     config: &Config,
@@ -65,32 +65,32 @@ pub(crate) fn container(
     ContainerBackend::new(settings, Arc::clone(spawner), scratch(config))
 }
 
-/// How an engine is used: where it listens by custom, unless the configuration says.
+/// Returns the settings of a container engine; keys that are not configured have their default.
 pub(crate) fn settings(kind: EngineKind, config: &Config, section: &SandboxSection) -> ContainerSettings {
-    let usual = ContainerSettings::with_defaults(kind, config.runtime_dir.as_deref());
+    let default = ContainerSettings::usual(kind, config.runtime_dir.as_deref());
     ContainerSettings {
         kind,
-        sockets: section.socket.clone().map_or(usual.sockets, |socket| vec![socket]),
-        image: section.image.clone().unwrap_or(usual.image),
+        sockets: section.socket.clone().map_or(default.sockets, |socket| vec![socket]),
+        image: section.image.clone().unwrap_or(default.image),
         entrypoint: section.entrypoint.clone(),
         runtime: section.runtime.clone(),
         pull: section.pull,
     }
 }
 
-/// The jail; where this machine does not let it be made, Podman, then Docker.
+/// Returns a backend that uses the jail, or else Podman, or else Docker.
 fn first_that_works(config: &Config, spawner: &Arc<Spawner>) -> Result<Arc<dyn SandboxBackend>, SandboxError> {
     let engines = [EngineKind::Podman, EngineKind::Docker].map(|kind| settings(kind, config, &config.file.sandbox));
     Ok(Arc::new(FallbackBackend::detect(spawner, engines, &scratch(config))?))
 }
 
-/// Sockets of engines that are there now.
+/// Returns the engine sockets that exist now.
 pub(crate) fn sockets(config: &Config) -> Vec<PathBuf> {
     let of = |kind| settings(kind, config, &config.file.sandbox).sockets;
     [EngineKind::Podman, EngineKind::Docker].into_iter().flat_map(of).filter(|socket| socket.exists()).collect()
 }
 
-/// Where containers are given what they need.
+/// Returns the directory for files that containers mount.
 fn scratch(config: &Config) -> PathBuf {
     config.data_dir.join("containers")
 }

@@ -1,4 +1,4 @@
-//! The session API of the server that runs on this data directory, over its own socket.
+//! A client for the session API of processes that run sessions of this data directory.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,19 +17,19 @@ use tokio::net::UnixStream;
 
 use crate::failure::Failure;
 
-/// Calls the server of a data directory, or another process that runs sessions of it.
+/// Calls the session API of one process over its Unix socket.
 #[derive(Debug, Clone)]
-pub(crate) struct Client {
+pub(crate) struct ApiClient {
     socket: PathBuf,
 }
 
-impl Client {
-    /// The server of `directory`, if one answers.
+impl ApiClient {
+    /// Connects to the server of `directory`; `None` if no server answers.
     pub(crate) async fn connect(directory: &DataDir) -> Option<Self> {
         Self::at(directory.socket()).await
     }
 
-    /// The process that claimed `owner`, if it answers: a `viv run` is reached like a server.
+    /// Connects to the process that claimed `owner`, such as a `viv run`; `None` if it does not answer.
     pub(crate) async fn of_owner(directory: &DataDir, owner: &OwnerId) -> Option<Self> {
         Self::at(directory.owner_socket(owner)).await
     }
@@ -40,7 +40,7 @@ impl Client {
     }
 
     pub(crate) async fn create(&self, id: &SessionId, request: &CreateSession) -> Result<SessionInfo, Failure> {
-        let body = serde_json::to_value(request).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+        let body = serde_json::to_value(request).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
         self.call(Method::POST, &format!("/v1/sessions/{id}"), Some(body)).await?;
         let info = self.call(Method::GET, &format!("/v1/sessions/{id}"), None).await?;
         serde_json::from_slice(&info).map_err(|error| not_understood(&error))
@@ -81,19 +81,20 @@ impl Client {
         self.call(Method::POST, &format!("/v1/sessions/{id}/terminate"), None).await.map(drop)
     }
 
-    /// Events of a session from its first, as they come.
+    /// Streams the events of a session from the first on.
     pub(crate) async fn events(&self, id: &SessionId) -> Result<EventStream, Failure> {
         self.events_after(id, 0).await
     }
 
-    /// The server of `directory`, or what to do when there is none.
+    /// Connects to the server of `directory`; fails with a hint if none is running.
     pub(crate) async fn required(directory: &DataDir) -> Result<Self, Failure> {
-        let none =
-            || Failure::new(ProblemCode::ServerNotRunning, "no server runs on this data directory").help("viv serve");
+        let none = || {
+            Failure::new(ProblemCode::ServerNotRunning, "no server is running on this data directory").help("viv serve")
+        };
         Self::connect(directory).await.ok_or_else(none)
     }
 
-    /// Whoever runs a session: the process that owns it if that answers, else the server.
+    /// Connects to the process that runs a session: its owner if that answers, else the server.
     pub(crate) async fn of_session(directory: &DataDir, record: &SessionRecord) -> Result<Self, Failure> {
         match Self::of_owner(directory, &record.owner).await {
             Some(client) => Ok(client),
@@ -101,8 +102,8 @@ impl Client {
         }
     }
 
-    /// Everybody who runs sessions of `directory`.
-    pub(crate) async fn everybody(directory: &DataDir) -> Vec<Self> {
+    /// Connects to every process that runs sessions of `directory`.
+    pub(crate) async fn all_owners(directory: &DataDir) -> Vec<Self> {
         let owners = std::fs::read_dir(directory.owners()).into_iter().flatten().flatten();
         let sockets =
             owners.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|kind| kind == "sock"));
@@ -113,18 +114,18 @@ impl Client {
         found
     }
 
-    /// An answer as JSON.
+    /// Calls a path and returns the answer as JSON.
     pub(crate) async fn json(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, Failure> {
         let answer = self.call(method, path, body).await?;
         serde_json::from_slice(&answer).map_err(|error| not_understood(&error))
     }
 
-    /// Writes an answer to `to` as it comes.
+    /// Streams an answer to `to`.
     pub(crate) async fn copy(&self, path: &str, to: &mut dyn Write) -> Result<(), Failure> {
         pour(self.request(Method::GET, path, None).await?.into_body(), to).await
     }
 
-    /// The same for any call, with documents written so that people can read them.
+    /// Streams the answer of any call to `to`; JSON documents are indented.
     pub(crate) async fn show(
         &self,
         method: Method,
@@ -139,24 +140,24 @@ impl Client {
         }
         let answer = response.into_body().collect().await.map_err(|error| unreachable(&error))?.to_bytes();
         let document: Value = serde_json::from_slice(&answer).map_err(|error| not_understood(&error))?;
-        writeln!(to, "{document:#}").map_err(|error| Failure::output(&error))
+        writeln!(to, "{document:#}").map_err(|error| Failure::output_failed(&error))
     }
 
-    /// Posts bytes as they are; the answer as JSON.
+    /// Posts bytes and returns the answer as JSON.
     pub(crate) async fn upload(&self, path: &str, bytes: Bytes) -> Result<Value, Failure> {
         let response = self.exchange(Method::POST, path, Some("application/octet-stream"), bytes).await?;
         let answer = response.into_body().collect().await.map_err(|error| unreachable(&error))?.to_bytes();
         serde_json::from_slice(&answer).map_err(|error| not_understood(&error))
     }
 
-    /// Events of a session after a number, as they come.
+    /// Streams the events of a session after the sequence number `after`.
     pub(crate) async fn events_after(&self, id: &SessionId, after: u64) -> Result<EventStream, Failure> {
         let path = format!("/v1/sessions/{id}/events/sse?offset={after}");
         let response = self.request(Method::GET, &path, None).await?;
         Ok(EventStream { body: response.into_body(), buffer: Vec::new() })
     }
 
-    /// The body of an answer.
+    /// Calls a path and returns the body of the answer; fails unless the status is a success.
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Result<Bytes, Failure> {
         let response = self.request(method, path, body).await?;
         Ok(response.into_body().collect().await.map_err(|error| unreachable(&error))?.to_bytes())
@@ -178,32 +179,33 @@ impl Client {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| unreachable(&error))?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
-        // Ends by itself when the response is read or dropped.
+        // The task ends when the response is read or dropped.
         tokio::spawn(connection);
         let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
         if let Some(kind) = kind {
             request = request.header("content-type", kind);
         }
-        let request = request.body(Full::new(body)).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+        let request =
+            request.body(Full::new(body)).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
         let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(told(response).await)
+        Err(problem_of(response).await)
     }
 }
 
-/// Writes a body to `to`, each piece at once: a stream may go on for hours.
+/// Writes a body to `to` and flushes after each frame, because a stream may last for hours.
 async fn pour(mut body: Incoming, to: &mut dyn Write) -> Result<(), Failure> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| unreachable(&error))?;
         let written = to.write_all(frame.data_ref().map_or(&[][..], |data| data)).and_then(|()| to.flush());
-        written.map_err(|error| Failure::output(&error))?;
+        written.map_err(|error| Failure::output_failed(&error))?;
     }
     Ok(())
 }
 
-async fn told(response: Response<Incoming>) -> Failure {
+async fn problem_of(response: Response<Incoming>) -> Failure {
     let status: StatusCode = response.status();
     let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     match serde_json::from_slice::<Problem>(&body) {
@@ -213,13 +215,13 @@ async fn told(response: Response<Incoming>) -> Failure {
 }
 
 fn unreachable(error: &dyn std::error::Error) -> Failure {
-    Failure::new(ProblemCode::ServerNotRunning, "the server of this data directory does not answer")
+    Failure::new(ProblemCode::ServerNotRunning, "the process that runs the session does not answer")
         .because(error)
         .help("viv serve")
 }
 
 fn not_understood(error: &dyn std::error::Error) -> Failure {
-    Failure::new(ProblemCode::Internal, "the server's answer is not understood").because(error)
+    Failure::new(ProblemCode::Internal, "cannot parse the server's answer").because(error)
 }
 
 /// Server-sent events of one session.
@@ -229,7 +231,7 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    /// The next event; `None` when the stream has ended.
+    /// Returns the next event; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, Failure> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
@@ -250,7 +252,7 @@ impl EventStream {
     }
 }
 
-/// One block of a stream; comments and fields other than `data` carry no event.
+/// Parses one block of the stream; `None` if the block has no `data` field.
 fn parse(block: &[u8]) -> Result<Option<Event>, Failure> {
     let text = String::from_utf8_lossy(block);
     let data: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim_start).collect();
@@ -265,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heartbeats_and_retries_carry_no_event() {
+    fn heartbeats_and_retries_are_skipped() {
         for block in [": ping\n\n", "retry: 2000\n\n", "event: x\nid: 3\n\n"] {
             assert!(parse(block.as_bytes()).unwrap().is_none(), "{block}");
         }

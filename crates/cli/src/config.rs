@@ -1,7 +1,6 @@
-//! The only place that reads the environment and the configuration files.
+//! The only module that reads the environment and the configuration files.
 //!
-//! Read once, passed down by value. Keys that are not known are errors, so a typo can never widen
-//! anything.
+//! Both are read once and passed down by value. Unknown keys are errors, so a typo never allows more.
 
 mod credentials;
 mod env_file;
@@ -16,39 +15,40 @@ use secret::Secret;
 use crate::backend::BackendName;
 use crate::failure::Failure;
 
-pub(crate) use credentials::{Credential, Form, Provider};
+pub(crate) use credentials::{CredentialForm, CredentialProvider, FoundCredential};
 pub(crate) use env_file::EnvUpstream;
 pub(crate) use file::{
-    BudgetsSection, ConfigFile, ContentWord, CredentialSection, DurabilityWord, Kind, PriceSection, SandboxSection,
-    UpstreamSection,
+    BudgetsSection, ConfigFile, ContentWord, CredentialSection, DurabilityWord, PriceSection, SandboxSection,
+    UpstreamKind, UpstreamSection,
 };
 
-/// What the environment and the configuration file say.
+/// Configuration from the environment, the command line and `viv.toml`.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    /// Where everything is kept.
+    /// Data directory.
     pub(crate) data_dir: PathBuf,
-    /// The organisation's rules, if the file exists.
+    /// Path of the organisation's policy; the file may not exist.
     pub(crate) organisation_policy: PathBuf,
-    /// What the file says.
+    /// Contents of `viv.toml`.
     pub(crate) file: ConfigFile,
-    /// The upstream of an `--env-file` or of the environment: in place of the configured one, for this process alone.
+    /// Upstream of `--env-file` or of the environment; it replaces the configured one in this process.
     pub(crate) env_upstream: Option<EnvUpstream>,
-    /// The sandbox that was asked for on the command line.
+    /// Sandbox backend of `--backend`.
     pub(crate) backend: Option<BackendName>,
-    /// Where sockets of this user's own services are.
+    /// Directory of the user's service sockets.
     pub(crate) runtime_dir: Option<PathBuf>,
 }
 
 impl Config {
-    /// Reads the environment, then the file.
+    /// Reads the environment, then `viv.toml` in the data directory.
     pub(crate) fn read(data_dir: Option<PathBuf>) -> Result<Self, Failure> {
         let data_dir = match data_dir.or_else(|| variable("VIV_DATA_DIR").map(PathBuf::from)) {
             Some(directory) => directory,
             None => data_home()?.join("viv"),
         };
         let data_dir = std::path::absolute(&data_dir).map_err(|error| {
-            Failure::new(ProblemCode::ConfigInvalid, "the data directory has no absolute path").because(&error)
+            Failure::new(ProblemCode::ConfigInvalid, "cannot make the path of the data directory absolute")
+                .because(&error)
         })?;
         let file = read_file(&data_dir.join("viv.toml"))?;
         let organisation_policy = PathBuf::from("/etc/viv/policy.yaml");
@@ -56,13 +56,13 @@ impl Config {
         Ok(Self { data_dir, organisation_policy, file, env_upstream: None, backend: None, runtime_dir })
     }
 
-    /// The same in a sandbox that was asked for.
+    /// Returns this configuration with the given sandbox backend.
     pub(crate) fn with_backend(mut self, backend: Option<BackendName>) -> Self {
         self.backend = backend;
         self
     }
 
-    /// The same with the upstream of a `.env` file, else with that of the environment, where it names one.
+    /// Returns this configuration with the upstream of an env file, or else of the environment.
     pub(crate) fn with_env_file(mut self, path: Option<&Path>) -> Result<Self, Failure> {
         self.env_upstream = match path {
             Some(path) => Some(env_file::read(path)?),
@@ -71,34 +71,38 @@ impl Config {
         Ok(self)
     }
 
-    /// A configuration error at a key of `viv.toml`.
-    pub(crate) fn wrong(&self, key: &str, why: &str) -> Failure {
+    /// Returns the error for a wrong value of `key` in `viv.toml`.
+    pub(crate) fn invalid_value(&self, key: &str, why: &str) -> Failure {
         let path = self.data_dir.join("viv.toml");
         Failure::new(ProblemCode::ConfigInvalid, format!("`{key}` in `{}`: {why}", path.display()))
-            .help(format!("edit {}", path.display()))
+            .help(format!("${{EDITOR:-vi}} {}", path.display()))
     }
 
-    /// A path in `viv.toml`, which may be relative to it.
+    /// Resolves a path of `viv.toml`, which may be relative to the data directory.
     pub(crate) fn path(&self, path: &Path) -> PathBuf {
         self.data_dir.join(path)
     }
 
-    /// The key of an upstream, wherever it is; none: it needs none.
+    /// Returns the API key of an upstream; `None` if none is configured.
     pub(crate) fn key(&self, name: &str, section: &UpstreamSection) -> Result<Option<Secret>, Failure> {
         let UpstreamSection { key, key_file, key_command, key_env, .. } = section.clone();
         let written = CredentialSection { key, key_file, key_command, key_env, variable: None };
         let at = format!("upstreams.{name}");
         let found = self.credential(&at, &written)?;
         match (found, section.key_found) {
-            (Some(_), true) => Err(self.wrong(&format!("{at}.key_found"), "a key stands here already")),
+            (Some(_), true) => Err(self.invalid_value(
+                &format!("{at}.key_found"),
+                "cannot be combined with key, key_file, key_command or key_env",
+            )),
             (None, true) => found_key(section.kind).map(Some).ok_or_else(|| {
-                self.wrong(&format!("{at}.key_found"), "this host has no key of this kind").help("viv credentials")
+                self.invalid_value(&format!("{at}.key_found"), "no key for this kind was found on this host")
+                    .help("viv credentials")
             }),
             (found, false) => Ok(found),
         }
     }
 
-    /// What the four keys below `at` say; none: none of them is there.
+    /// Returns the secret that one of `key`, `key_file`, `key_command` and `key_env` names; `None` if none is set.
     pub(crate) fn credential(&self, at: &str, section: &CredentialSection) -> Result<Option<Secret>, Failure> {
         let CredentialSection { key, key_file, key_command, key_env, .. } = section;
         let at = |which: &str| format!("{at}.{which}");
@@ -108,62 +112,66 @@ impl Config {
             (None, Some(file), None, None) => {
                 let read = std::fs::read_to_string(self.path(file));
                 read.map(|text| Some(Secret::new(text))).map_err(|error| {
-                    self.wrong(&at("key_file"), &format!("`{}` cannot be read", file.display())).because(&error)
+                    self.invalid_value(&at("key_file"), &format!("cannot read `{}`", file.display())).because(&error)
                 })
             }
             (None, None, Some(command), None) => {
-                printed(command).map(Some).map_err(|why| self.wrong(&at("key_command"), &why))
+                printed(command).map(Some).map_err(|why| self.invalid_value(&at("key_command"), &why))
             }
             (None, None, None, Some(variable)) => match std::env::var(variable) {
                 Ok(text) => Ok(Some(Secret::new(text))),
-                Err(_) => Err(self.wrong(&at("key_env"), &format!("the variable `{variable}` is not set"))),
+                Err(_) => {
+                    Err(self.invalid_value(&at("key_env"), &format!("environment variable `{variable}` is not set")))
+                }
             },
-            _ => Err(self.wrong(&at("key"), "one of key, key_file, key_command and key_env is enough")),
+            _ => Err(self.invalid_value(&at("key"), "only one of key, key_file, key_command and key_env can be set")),
         }
     }
 }
 
-/// The variable that keeps the environment from naming an upstream, where it names half of one.
+/// Returns the variable that is missing if the environment describes an upstream incompletely.
 pub(crate) fn missing_variable() -> Option<&'static str> {
     env_file::missing_variable(|name| std::env::var(name).ok())
 }
 
-/// What is to be logged.
+/// Returns the log filter of `VIV_LOG`.
 pub(crate) fn log_filter() -> Option<String> {
     std::env::var("VIV_LOG").ok().filter(|filter| !filter.is_empty())
 }
 
-/// Every credential this host has.
-pub(crate) fn credentials() -> Vec<Credential> {
+/// Finds all model credentials on this host.
+pub(crate) fn credentials() -> Vec<FoundCredential> {
     credentials::find(|name| std::env::var(name).ok(), variable("HOME").map(PathBuf::from).as_deref())
 }
 
-/// The key this host has for an upstream of this kind.
-fn found_key(kind: Kind) -> Option<Secret> {
+/// Returns the key of this host for an upstream of this kind.
+fn found_key(kind: UpstreamKind) -> Option<Secret> {
     let provider = match kind {
-        Kind::Anthropic => Provider::Anthropic,
-        Kind::Openai => Provider::Openai,
-        Kind::Gemini => Provider::Gemini,
-        Kind::OpenaiCompatible | Kind::Litellm | Kind::Scripted | Kind::Replay => return None,
+        UpstreamKind::Anthropic => CredentialProvider::Anthropic,
+        UpstreamKind::Openai => CredentialProvider::Openai,
+        UpstreamKind::Gemini => CredentialProvider::Gemini,
+        UpstreamKind::OpenaiCompatible | UpstreamKind::Litellm | UpstreamKind::Scripted | UpstreamKind::Replay => {
+            return None;
+        }
     };
-    let mut keys = credentials().into_iter().filter(|found| found.form == Form::Key);
+    let mut keys = credentials().into_iter().filter(|found| found.form == CredentialForm::Key);
     keys.find(|found| found.provider == provider).map(|found| found.secret)
 }
 
-/// A variable of this process that a policy passes by name; one that is no text is not passed.
+/// Returns a variable for `env.pass` of a policy; `None` if it is unset or not UTF-8.
 pub(crate) fn host_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// A variable that an agent's process inside the sandbox was given.
+/// Returns a variable of a built-in agent's process inside the sandbox.
 pub(crate) fn agent_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// What `command` prints. What it says on the way is for the person; it is not repeated here.
+/// Runs `command` and returns its output as a secret. Its stderr goes to the terminal and never into errors.
 fn printed(command: &str) -> Result<Secret, String> {
     let output = Command::new("sh").args(["-c", command]).stderr(std::process::Stdio::inherit()).output();
-    let output = output.map_err(|error| format!("the command could not be started: {error}"))?;
+    let output = output.map_err(|error| format!("cannot start the command: {error}"))?;
     match String::from_utf8(output.stdout) {
         Ok(text) if output.status.success() && !text.trim().is_empty() => Ok(Secret::new(text)),
         _ => Err(format!("the command printed no key ({})", output.status)),
@@ -181,7 +189,7 @@ fn data_home() -> Result<PathBuf, Failure> {
         .and_then(absolute)
         .or_else(|| Some(PathBuf::from(variable("HOME")?).join(".local/share")))
         .ok_or_else(|| {
-            Failure::new(ProblemCode::ConfigInvalid, "there is no place to keep data: HOME is not set")
+            Failure::new(ProblemCode::ConfigInvalid, "cannot choose a data directory: HOME is not set")
                 .help("viv --data-dir ./viv-data demo")
         })
 }
@@ -197,8 +205,10 @@ fn read_file(path: &Path) -> Result<ConfigFile, Failure> {
     };
     toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        let what = format!("`{}` line {line} is not a configuration", path.display());
-        // The message alone: the error would also repeat the line, and a key may stand on it.
-        Failure::new(ProblemCode::ConfigInvalid, what).detail(error.message()).help(format!("edit {}", path.display()))
+        let what = format!("invalid configuration in `{}`, line {line}", path.display());
+        // The message alone: the full error repeats the line, which may contain a key.
+        Failure::new(ProblemCode::ConfigInvalid, what)
+            .detail(error.message())
+            .help(format!("${{EDITOR:-vi}} {}", path.display()))
     })
 }

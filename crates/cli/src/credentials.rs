@@ -1,6 +1,6 @@
-//! `viv credentials`: which credentials this host has, from where, and whether they are good. Never what they are.
+//! `viv credentials`: list the model credentials of this host, and check them. Secrets are never shown.
 //!
-//! Keys are used by the gateway, outside every sandbox; nothing of what is listed here is ever put into one.
+//! The gateway uses keys outside the sandboxes. No listed credential is ever put into a sandbox.
 
 mod health;
 
@@ -10,21 +10,21 @@ use clap::Args;
 use protocol::ProblemCode;
 use serde_json::json;
 
-use crate::config::{self, Config, Credential, Form};
+use crate::config::{self, Config, CredentialForm, FoundCredential};
 use crate::failure::Failure;
 use crate::host;
-use crate::table::{Table, print, print_json};
+use crate::table::{TextTable, print, print_json};
 
-use health::Health;
+use health::CredentialHealth;
 
 #[derive(Debug, Args)]
 pub(crate) struct CredentialsArguments {
-    /// Try each key with one small call
+    /// Check each key with one small call
     #[arg(long)]
     check: bool,
 }
 
-/// Carries out `viv credentials`. With `--check` it fails when a key is not good or its vendor cannot be reached.
+/// Runs `viv credentials`. With `--check` it fails if a key is rejected or a vendor cannot be reached.
 pub(crate) fn carry_out(arguments: &CredentialsArguments, config: &Config, json: bool) -> Result<ExitCode, Failure> {
     let found = config::credentials();
     let checked = if arguments.check { check(config, &found)? } else { found.iter().map(|_| None).collect() };
@@ -34,12 +34,12 @@ pub(crate) fn carry_out(arguments: &CredentialsArguments, config: &Config, json:
     } else {
         let head = ["PROVIDER", "SORT", "FROM", "USED BY", "HEALTH"];
         let shown = rows.iter().map(|(credential, health)| row(credential, health.as_ref())).collect();
-        print(&Table { head, rows: shown }.text())?;
+        print(&TextTable { head, rows: shown }.text())?;
     }
     Ok(exit_code(rows.iter().filter_map(|(_, health)| health.as_ref())))
 }
 
-fn check(config: &Config, found: &[Credential]) -> Result<Vec<Option<Health>>, Failure> {
+fn check(config: &Config, found: &[FoundCredential]) -> Result<Vec<Option<CredentialHealth>>, Failure> {
     host::on_runtime(async {
         let mut checked = Vec::new();
         for credential in found {
@@ -49,46 +49,50 @@ fn check(config: &Config, found: &[Credential]) -> Result<Vec<Option<Health>>, F
     })
 }
 
-/// The worst of all: a bad key before a vendor that cannot be reached.
-fn exit_code<'a>(all: impl Iterator<Item = &'a Health>) -> ExitCode {
+/// Returns the exit code of the worst result: a rejected key before an unreachable vendor.
+fn exit_code<'a>(all: impl Iterator<Item = &'a CredentialHealth>) -> ExitCode {
     let worst = all.filter_map(|health| match health {
-        Health::Good => None,
-        Health::Unreachable(_) => Some(ProblemCode::UpstreamError),
-        Health::Invalid(_) => Some(ProblemCode::TokenInvalid),
+        CredentialHealth::Good => None,
+        CredentialHealth::Unreachable(_) => Some(ProblemCode::UpstreamError),
+        CredentialHealth::Invalid(_) => Some(ProblemCode::TokenInvalid),
     });
     let worst = worst.min_by_key(|code| *code != ProblemCode::TokenInvalid);
     worst.map_or(ExitCode::SUCCESS, |code| ExitCode::from(code.exit()))
 }
 
-fn sort(credential: &Credential) -> &'static str {
+fn sort(credential: &FoundCredential) -> &'static str {
     match credential.form {
-        Form::Key => "key",
-        Form::Login => "login",
+        CredentialForm::Key => "key",
+        CredentialForm::Login => "login",
     }
 }
 
-/// Who uses it: a login belongs to the program that made it.
-fn user(credential: &Credential) -> &'static str {
-    if health::kind(&credential.provider).is_some() && credential.form == Form::Key { "gateway" } else { "nobody" }
+/// Returns the user of a credential. The gateway uses no logins: those belong to the agent's own program.
+fn user(credential: &FoundCredential) -> &'static str {
+    if health::kind(&credential.provider).is_some() && credential.form == CredentialForm::Key {
+        "gateway"
+    } else {
+        "nobody"
+    }
 }
 
-fn row(credential: &Credential, health: Option<&Health>) -> [String; 5] {
+fn row(credential: &FoundCredential, health: Option<&CredentialHealth>) -> [String; 5] {
     [
         credential.provider.name().to_owned(),
         sort(credential).to_owned(),
         credential.source.clone(),
         user(credential).to_owned(),
-        health.map(Health::text).unwrap_or_default(),
+        health.map(CredentialHealth::text).unwrap_or_default(),
     ]
 }
 
-fn as_json(credential: &Credential, health: Option<&Health>) -> serde_json::Value {
+fn as_json(credential: &FoundCredential, health: Option<&CredentialHealth>) -> serde_json::Value {
     json!({
         "provider": credential.provider.name(),
         "sort": sort(credential),
         "source": credential.source,
         "used_by": user(credential),
-        "health": health.map(Health::word),
-        "detail": health.and_then(Health::detail),
+        "health": health.map(CredentialHealth::word),
+        "detail": health.and_then(CredentialHealth::detail),
     })
 }

@@ -1,4 +1,4 @@
-//! `viv demo`: the whole product in a minute, on embedded defaults.
+//! `viv demo`: a tour of the product with built-in defaults.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -10,22 +10,22 @@ use protocol::{CreateSession, ProblemCode, TurnOutcome};
 use crate::args::Permissions;
 use crate::config::{Config, ConfigFile};
 use crate::failure::Failure;
-use crate::front::Front;
-use crate::policy::{Setting, choose};
-use crate::run::{Conversation, Ending, Output};
-use crate::signals::Signals;
+use crate::policy::{PolicyContext, choose};
+use crate::run::{Conversation, RunEnding, RunOutput};
+use crate::session_access::SessionAccess;
+use crate::signals::StopSignals;
 use crate::{host, sessions};
 
-/// What the scripted model knows how to answer.
+/// Prompt that the built-in script answers.
 const PROMPT: &str = "Write a small script, run it, and try to phone home.";
 const README: &str =
     "# A project\n\nThe agent works on a copy of this directory; the directory itself does not change.\n";
 
-/// Carries out `viv demo`.
+/// Runs `viv demo`.
 pub(crate) async fn carry_out(mut config: Config, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
-    // The tour is the same for everybody, whichever model their own sessions use.
+    // The tour uses the built-in model, whatever is configured.
     config.file = ConfigFile::default();
-    let mut signals = Signals::listen()?;
+    let mut signals = StopSignals::listen()?;
     let directory = host::data_dir(&config)?;
     let workspace = directory.root().join("demo");
     prepare(&workspace)?;
@@ -37,22 +37,22 @@ pub(crate) async fn carry_out(mut config: Config, spawner: Spawner, json: bool) 
         title: Some("demo".to_owned()),
         ..CreateSession::default()
     };
-    let policy = Arc::new(choose(&Setting::of(&config, json), Some("balanced"), &[])?);
-    let front = Front::open(&config, policy, spawner).await?;
-    let output = if json { Output::Json } else { Output::Tour };
-    let mut conversation = Conversation::begin(&front, request, permissions, output).await?;
+    let policy = Arc::new(choose(&PolicyContext::of(&config, json), Some("balanced"), &[])?);
+    let access = SessionAccess::open(&config, policy, spawner).await?;
+    let output = if json { RunOutput::Json } else { RunOutput::Tour };
+    let mut conversation = Conversation::begin(&access, request, permissions, output).await?;
     let name = conversation.name().to_owned();
     if !json {
-        say(&format!("\x1b[1msession\x1b[0m    {name} · agent mock · no network but the model gateway"))?;
-        say(&format!("\x1b[1mworkspace\x1b[0m  {} (changes land in a layer above it)", workspace.display()))?;
+        say(&format!("\x1b[1msession\x1b[0m    {name} · agent mock · no network except the model gateway"))?;
+        say(&format!("\x1b[1mworkspace\x1b[0m  {} (changes go to an overlay)", workspace.display()))?;
         say(&format!("\x1b[1mprompt\x1b[0m     {PROMPT}\n"))?;
     }
     let outcome = conversation.turn(PROMPT, &mut signals).await;
     let ended = conversation.end(&outcome).await;
-    front.close().await;
+    access.close().await;
     let outcome = outcome?;
     ended?;
-    if let (Ending::Turn(outcome), false) = (outcome, json) {
+    if let (RunEnding::Turn(outcome), false) = (outcome, json) {
         finish(&conversation, &config, &name, outcome)?;
     }
     Ok(outcome.exit_code())
@@ -61,8 +61,11 @@ pub(crate) async fn carry_out(mut config: Config, spawner: Spawner, json: bool) 
 fn prepare(workspace: &std::path::Path) -> Result<(), Failure> {
     let made = std::fs::create_dir_all(workspace).and_then(|()| std::fs::write(workspace.join("README.md"), README));
     made.map_err(|error| {
-        Failure::new(ProblemCode::Internal, format!("cannot make the demo's workspace `{}`", workspace.display()))
-            .because(&error)
+        Failure::new(
+            ProblemCode::Internal,
+            format!("cannot create the workspace of the demo `{}`", workspace.display()),
+        )
+        .because(&error)
     })
 }
 
@@ -70,18 +73,18 @@ fn finish(conversation: &Conversation<'_>, config: &Config, name: &str, outcome:
     let done =
         if outcome == TurnOutcome::Completed { "\x1b[32m✔ done\x1b[0m" } else { "\x1b[31m✖ not done\x1b[0m" };
     say(&format!("\n{done} · {}\n", conversation.timeline.bill()))?;
-    say("\x1b[1mWhat changed\x1b[0m (in the layer; your directory is as it was)\n")?;
+    say("\x1b[1mChanges\x1b[0m (in the overlay; the directory itself is unchanged)\n")?;
     say(&sessions::diff::render(config, &conversation.session.session_id)?)?;
     say("\x1b[1mLook closer\x1b[0m")?;
     let next = [
-        (format!("viv sessions events {name}"), "everything that happened, model calls included"),
-        (format!("viv sessions diff {name}"), "what it changed"),
-        ("viv exec -- sh -c 'id; ls /'".to_owned(), "what a command sees inside"),
+        (format!("viv sessions events {name}"), "all events, including model calls"),
+        (format!("viv sessions diff {name}"), "its changes"),
+        ("viv exec -- sh -c 'id; ls /'".to_owned(), "a command in the sandbox"),
     ];
     let width = next.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
     next.iter().try_for_each(|(command, shows)| say(&format!("  {command:width$}     {shows}")))
 }
 
 fn say(text: &str) -> Result<(), Failure> {
-    writeln!(anstream::stdout().lock(), "{text}").map_err(|error| Failure::output(&error))
+    writeln!(anstream::stdout().lock(), "{text}").map_err(|error| Failure::output_failed(&error))
 }

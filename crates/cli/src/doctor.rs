@@ -1,4 +1,4 @@
-//! `viv doctor`: what works on this machine, tried for real.
+//! `viv doctor`: checks of this machine, including a real sandbox.
 
 mod engines;
 
@@ -19,77 +19,77 @@ use crate::backend;
 use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 use crate::host;
-use crate::policy::{Setting, choose};
+use crate::policy::{PolicyContext, choose};
 
-/// Where findings are kept in the data directory.
-const KEPT: &str = "doctor.json";
+/// File in the data directory with the last report.
+const REPORT_FILE: &str = "doctor.json";
 
-/// How one check came out.
+/// Result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+enum CheckStatus {
     Ok,
-    /// Works, with less than could be.
+    /// Works with restrictions.
     Weaker,
     Failed,
 }
 
-/// One thing that was tried.
+/// One check.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Check {
+struct DoctorCheck {
     id: String,
-    status: Status,
+    status: CheckStatus,
     summary: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     help: Option<String>,
 }
 
-impl Check {
+impl DoctorCheck {
     fn ok(id: &str, summary: impl Into<String>) -> Self {
-        Self { id: id.to_owned(), status: Status::Ok, summary: summary.into(), help: None }
+        Self { id: id.to_owned(), status: CheckStatus::Ok, summary: summary.into(), help: None }
     }
 
     fn failed(id: &str, summary: impl Into<String>, help: Option<&str>) -> Self {
-        Self { id: id.to_owned(), status: Status::Failed, summary: summary.into(), help: help.map(str::to_owned) }
+        Self { id: id.to_owned(), status: CheckStatus::Failed, summary: summary.into(), help: help.map(str::to_owned) }
     }
 
-    /// Without it something else does.
+    /// Turns a failure into a restriction, because another feature replaces this one.
     fn weaken(&mut self) {
-        if self.status == Status::Failed {
-            self.status = Status::Weaker;
+        if self.status == CheckStatus::Failed {
+            self.status = CheckStatus::Weaker;
         }
     }
 }
 
-/// What was found on this machine. It holds until the next boot, for the same user and the same viv.
+/// Results of all checks. They are valid until the next boot, for the same user and version of viv.
 #[derive(Debug, Serialize, Deserialize)]
-struct Findings {
+struct DoctorReport {
     boot_id: String,
     uid: u32,
     version: String,
-    /// What viv.toml says of sandboxes, and which engines there were: with others, other things are found.
+    /// Sandbox settings and engine sockets at the time; other ones invalidate the report.
     configured: SandboxSection,
     sockets: Vec<PathBuf>,
-    checks: Vec<Check>,
-    /// How each key of a policy is kept here; empty when no sandbox could be made.
+    checks: Vec<DoctorCheck>,
+    /// Enforcement of each policy key; empty if no sandbox could be made.
     enforced: Map<String, Value>,
 }
 
-impl Findings {
-    /// Tries everything.
-    fn try_all(config: &Config, spawner: Spawner, json: bool) -> Result<Self, Failure> {
-        let policy = Arc::new(choose(&Setting::of(config, json), Some("balanced"), &[])?);
-        // Before there is a second thread.
-        let mut features: Vec<Check> = probe_kernel().into_iter().map(feature).collect();
+impl DoctorReport {
+    /// Runs all checks.
+    fn run_all(config: &Config, spawner: Spawner, json: bool) -> Result<Self, Failure> {
+        let policy = Arc::new(choose(&PolicyContext::of(config, json), Some("balanced"), &[])?);
+        // The probes require a single thread.
+        let mut features: Vec<DoctorCheck> = probe_kernel().into_iter().map(feature).collect();
         let limits = probe_limits().into_iter().map(limit);
-        let rest: Vec<Check> = limits.chain([data_directory(config)]).collect();
+        let rest: Vec<DoctorCheck> = limits.chain([data_directory(config)]).collect();
         let spawner = Arc::new(spawner);
-        let (engines, Proof { check, backend, enforced }) = host::on_runtime(async {
+        let (engines, SandboxTrial { check, backend, enforced }) = host::on_runtime(async {
             Ok((engines::look(config, &spawner).await, sandbox(config, policy, &spawner).await))
         })?;
         if backend.is_some_and(|name| name != JAIL) {
-            // What is made without the jail needs none of what that is made of.
-            features.iter_mut().for_each(Check::weaken);
+            // A container needs none of the jail's kernel features.
+            features.iter_mut().for_each(DoctorCheck::weaken);
         }
         let checks = [vec![kernel()], features, rest, engines, vec![check]].concat();
         let (boot_id, uid) = (boot_id(), rustix::process::geteuid().as_raw());
@@ -97,64 +97,64 @@ impl Findings {
         Ok(Self { boot_id, uid, version, configured, sockets: backend::sockets(config), checks, enforced })
     }
 
-    /// What was found earlier, where it still holds.
+    /// Returns the stored report if it is still valid and has no failure.
     fn earlier(config: &Config) -> Option<Self> {
-        let text = std::fs::read(config.data_dir.join(KEPT)).ok()?;
+        let text = std::fs::read(config.data_dir.join(REPORT_FILE)).ok()?;
         let found: Self = serde_json::from_slice(&text).ok()?;
         let holds = found.boot_id == boot_id()
             && found.uid == rustix::process::geteuid().as_raw()
             && found.version == env!("CARGO_PKG_VERSION")
             && found.configured == config.file.sandbox
             && found.sockets == backend::sockets(config)
-            // What failed may have been mended since.
+            // A failure may have been fixed since.
             && !found.failed();
         holds.then_some(found)
     }
 
-    /// Kept for the next time; where it cannot be, the next time tries again.
+    /// Stores the report. If that fails, the next call runs the checks again.
     fn keep(&self, config: &Config) {
         if let (Ok(_), Ok(text)) = (host::data_dir(config), serde_json::to_vec_pretty(self)) {
-            let _ = std::fs::write(config.data_dir.join(KEPT), text);
+            let _ = std::fs::write(config.data_dir.join(REPORT_FILE), text);
         }
     }
 
     fn failed(&self) -> bool {
-        self.checks.iter().any(|check| check.status == Status::Failed)
+        self.checks.iter().any(|check| check.status == CheckStatus::Failed)
     }
 }
 
-/// Carries out `viv doctor`; exit code 6 when a sandbox cannot be made here.
+/// Runs `viv doctor`; exit code 6 if no sandbox can be made.
 pub(crate) fn carry_out(
     arguments: &DoctorArguments,
     config: &Config,
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let earlier = if arguments.fresh { None } else { Findings::earlier(config) };
-    let again = earlier.is_some();
+    let earlier = if arguments.fresh { None } else { DoctorReport::earlier(config) };
+    let is_stored = earlier.is_some();
     let findings = match earlier {
         Some(findings) => findings,
-        None => Findings::try_all(config, spawner, json)?,
+        None => DoctorReport::run_all(config, spawner, json)?,
     };
     findings.keep(config);
     if json {
-        let text =
-            serde_json::to_string_pretty(&findings).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+        let text = serde_json::to_string_pretty(&findings)
+            .map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
         println!("{text}");
     } else {
         anstream::print!("{}{}", render(&findings.checks), render_keys(&findings.enforced));
-        if again {
-            anstream::println!("found since this machine was started; `viv doctor --fresh` tries again");
+        if is_stored {
+            anstream::println!("results since the last boot; run `viv doctor --fresh` to check again");
         }
     }
     Ok(ExitCode::from(if findings.failed() { ProblemCode::SandboxCreateError.exit() } else { 0 }))
 }
 
-/// One line a key of a policy: by what it is kept here.
+/// Renders one line for each policy key with its enforcement.
 fn render_keys(enforced: &Map<String, Value>) -> String {
     let mut text = String::new();
     if !enforced.is_empty() {
-        text.push_str("\nhow a policy's keys are kept here:\n");
+        text.push_str("\nenforcement of policy keys:\n");
     }
     for (key, row) in enforced {
         let word = |name| row.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -167,13 +167,13 @@ fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-fn render(checks: &[Check]) -> String {
+fn render(checks: &[DoctorCheck]) -> String {
     let mut text = String::new();
     for check in checks {
         let mark = match check.status {
-            Status::Ok => "\x1b[32m✓\x1b[0m",
-            Status::Weaker => "\x1b[33m–\x1b[0m",
-            Status::Failed => "\x1b[31m✗\x1b[0m",
+            CheckStatus::Ok => "\x1b[32m✓\x1b[0m",
+            CheckStatus::Weaker => "\x1b[33m–\x1b[0m",
+            CheckStatus::Failed => "\x1b[31m✗\x1b[0m",
         };
         let _ = writeln!(text, "{mark} {:<18} {}", check.id, check.summary);
         if let Some(help) = &check.help {
@@ -183,24 +183,26 @@ fn render(checks: &[Check]) -> String {
     text
 }
 
-fn kernel() -> Check {
+fn kernel() -> DoctorCheck {
     let system = rustix::system::uname();
     let (release, machine) = (system.release().to_string_lossy(), system.machine().to_string_lossy());
-    Check::ok("kernel", format!("{release} on {machine}"))
+    DoctorCheck::ok("kernel", format!("{release} on {machine}"))
 }
 
-fn data_directory(config: &Config) -> Check {
+fn data_directory(config: &Config) -> DoctorCheck {
     let path = config.data_dir.display();
     match host::data_dir(config) {
-        Ok(_) => Check::ok("data directory", path.to_string()),
-        Err(_) => {
-            Check::failed("data directory", format!("{path} cannot be used"), Some("viv --data-dir ./viv-data doctor"))
-        }
+        Ok(_) => DoctorCheck::ok("data directory", path.to_string()),
+        Err(_) => DoctorCheck::failed(
+            "data directory",
+            format!("cannot use {path}"),
+            Some("viv --data-dir ./viv-data doctor"),
+        ),
     }
 }
 
-/// A feature that every sandbox needs.
-fn feature(probe: FeatureProbe) -> Check {
+/// Check of a kernel feature that every sandbox needs.
+fn feature(probe: FeatureProbe) -> DoctorCheck {
     let help = match probe.name {
         "landlock" => "boot with lsm=landlock,… on the kernel command line",
         "overlayfs" => "modprobe overlay",
@@ -210,39 +212,39 @@ fn feature(probe: FeatureProbe) -> Check {
         _ => "use a kernel of 5.19 or newer",
     };
     match probe.outcome {
-        Ok(found) => Check::ok(probe.name, found),
-        Err(error) => Check::failed(probe.name, error.to_string(), Some(help)),
+        Ok(found) => DoctorCheck::ok(probe.name, found),
+        Err(error) => DoctorCheck::failed(probe.name, error.to_string(), Some(help)),
     }
 }
 
-/// A limit that can be kept by less than a cgroup where the policy says so.
-fn limit(probe: FeatureProbe) -> Check {
+/// Check of a resource limit. A policy can accept a weaker mechanism with `degrade`.
+fn limit(probe: FeatureProbe) -> DoctorCheck {
     let weaker = if probe.name == "cpu limit" { "none" } else { "rlimit" };
     match probe.outcome {
-        Ok(found) => Check::ok(probe.name, found),
-        Err(error) => Check {
+        Ok(found) => DoctorCheck::ok(probe.name, found),
+        Err(error) => DoctorCheck {
             id: probe.name.to_owned(),
-            status: Status::Weaker,
-            summary: format!("{error}; by {weaker} where the policy says `degrade`"),
+            status: CheckStatus::Weaker,
+            summary: format!("{error}; enforced by {weaker} if the policy says `degrade`"),
             help: Some("sudo viv doctor".to_owned()),
         },
     }
 }
 
-/// The backend that needs no engine.
+/// Name of the built-in backend.
 const JAIL: &str = "jail";
 
-/// That a sandbox can be made, or why not.
-struct Proof {
-    check: Check,
-    /// Who made it.
+/// Result of making a sandbox.
+struct SandboxTrial {
+    check: DoctorCheck,
+    /// Backend that made the sandbox.
     backend: Option<&'static str>,
-    /// How each key of a policy is kept in it.
+    /// Enforcement of each policy key in it.
     enforced: Map<String, Value>,
 }
 
-/// Makes a sandbox as any other command would, and runs a command in it: the only proof that counts.
-async fn sandbox(config: &Config, policy: Arc<EffectivePolicy>, spawner: &Arc<Spawner>) -> Proof {
+/// Makes a sandbox with the chosen backend and runs a command in it.
+async fn sandbox(config: &Config, policy: Arc<EffectivePolicy>, spawner: &Arc<Spawner>) -> SandboxTrial {
     const ID: &str = "sandbox";
     let id = "doctor".to_owned();
     let spec = SandboxSpec { id, workspace: None, mounts: Vec::new(), files: Vec::new(), policy };
@@ -256,29 +258,32 @@ async fn sandbox(config: &Config, policy: Arc<EffectivePolicy>, spawner: &Arc<Sp
         sandbox.destroy().await?;
         Ok::<_, Failure>((result?, effective, backend.name()))
     };
-    let failed = |check| Proof { check, backend: None, enforced: Map::new() };
+    let failed = |check| SandboxTrial { check, backend: None, enforced: Map::new() };
     match attempt.await {
         Ok((result, Value::Object(enforced), name)) if is_ordinary(&result.stdout) => {
-            let made = format!("made by {name}, {}, and a command ran in it as an ordinary user", reason(config));
-            Proof { check: Check::ok(ID, made), backend: Some(name), enforced }
+            let made = format!("made by {name}, {}; a command ran in it as an ordinary user", reason(config));
+            SandboxTrial { check: DoctorCheck::ok(ID, made), backend: Some(name), enforced }
         }
         Ok((result, ..)) => {
-            let said = format!("a command in it said `{}`", String::from_utf8_lossy(&result.stdout).trim());
-            failed(Check::failed(ID, said, None))
+            let unexpected = format!(
+                "`id -u` in the sandbox printed `{}`, expected an ordinary user",
+                String::from_utf8_lossy(&result.stdout).trim()
+            );
+            failed(DoctorCheck::failed(ID, unexpected, None))
         }
-        Err(failure) => failed(Check::failed(ID, failure.to_string(), failure.problem().hint.as_deref())),
+        Err(failure) => failed(DoctorCheck::failed(ID, failure.to_string(), failure.problem().hint.as_deref())),
     }
 }
 
-/// Why it is that backend.
+/// Returns why that backend was chosen.
 fn reason(config: &Config) -> &'static str {
     match config.file.sandbox.backend {
-        Some(_) => "which `sandbox.backend` of viv.toml names",
+        Some(_) => "chosen by `sandbox.backend` in viv.toml",
         None => "the first that works of jail, podman, docker",
     }
 }
 
-/// Whether that is the number of a user who is not root.
+/// Returns whether the text is the number of a user other than root.
 fn is_ordinary(number: &[u8]) -> bool {
     std::str::from_utf8(number).is_ok_and(|text| text.trim().parse::<u32>().is_ok_and(|number| number != 0))
 }

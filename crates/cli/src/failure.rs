@@ -1,6 +1,6 @@
-//! What a person, or a program, is told when something failed.
+//! The error that ends `viv`, as text for a person or JSON for a program.
 //!
-//! What failed, why, a line that can be pasted to mend it, and a code that never changes.
+//! It has a stable code, the failed action, its causes, and a command that can be pasted to fix it.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use protocol::{Problem, ProblemCode};
 
-/// Something failed; `viv` ends.
+/// An error that ends `viv`.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: ProblemCode,
@@ -20,26 +20,26 @@ pub(crate) struct Failure {
     quiet: bool,
 }
 
-/// What a program ends with that writes where nobody reads any more: 128 and SIGPIPE.
-const NOBODY_READS: u8 = 141;
+/// Exit code of a program whose output pipe was closed: 128 and SIGPIPE.
+const BROKEN_PIPE: u8 = 141;
 
 impl Failure {
-    /// What failed, in words.
+    /// Returns a failure with the sentence `what`.
     pub(crate) fn new(code: ProblemCode, what: impl Into<String>) -> Self {
         Self { code, what: what.into(), causes: Vec::new(), detail: None, help: None, exit: None, quiet: false }
     }
 
-    /// Output that could not be written. A reader that has gone away, as in `viv … | head`, needs no words.
-    pub(crate) fn output(error: &std::io::Error) -> Self {
+    /// Returns the failure for output that cannot be written. A closed pipe, as in `viv … | head`, prints no message.
+    pub(crate) fn output_failed(error: &std::io::Error) -> Self {
         let failure = Self::new(ProblemCode::StreamError, "cannot write the output").because(error);
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self { quiet: true, ..failure.exit(NOBODY_READS) };
+            return Self { quiet: true, ..failure.exit(BROKEN_PIPE) };
         }
         failure
     }
 
-    /// An error with its own chain of causes.
-    pub(crate) fn of(code: ProblemCode, error: &dyn Error) -> Self {
+    /// Returns a failure with the message and the causes of `error`.
+    pub(crate) fn from_error(code: ProblemCode, error: &dyn Error) -> Self {
         let mut failure = Self::new(code, error.to_string());
         if let Some(source) = error.source() {
             failure = failure.because(source);
@@ -47,7 +47,7 @@ impl Failure {
         failure
     }
 
-    /// Why, from the outside in.
+    /// Adds `error` and its sources as causes.
     pub(crate) fn because(mut self, error: &dyn Error) -> Self {
         let mut cause = Some(error);
         while let Some(error) = cause {
@@ -60,32 +60,32 @@ impl Failure {
         self
     }
 
-    /// Several lines that show the place.
+    /// Adds lines that show where the problem is.
     pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// A line that can be pasted.
+    /// Sets the `help:` line, a command that can be pasted.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// The same failure, known to have another cause.
+    /// Replaces the code and adds the cause `why`.
     pub(crate) fn recoded(mut self, code: ProblemCode, why: &str) -> Self {
         self.code = code;
         self.causes.push(why.to_owned());
         self
     }
 
-    /// Ends with another exit code than the error's own.
+    /// Sets an exit code other than that of the error code.
     pub(crate) fn exit(mut self, exit: u8) -> Self {
         self.exit = Some(exit);
         self
     }
 
-    /// The same, where no other exit code was set before.
+    /// Sets the exit code unless one was set before.
     pub(crate) fn or_exit(self, exit: u8) -> Self {
         match self.exit {
             Some(_) => self,
@@ -93,20 +93,20 @@ impl Failure {
         }
     }
 
-    /// The code that never changes.
+    /// Returns the stable code.
     pub(crate) fn code(&self) -> ProblemCode {
         self.code
     }
 
-    /// The same for a client of the API.
+    /// Returns the failure as a problem document for a client of the API.
     pub(crate) fn problem(&self) -> Box<Problem> {
         Box::new(Problem { hint: self.help.clone(), ..Problem::new(self.code, self.whole_sentence()) })
     }
 
-    /// Writes it to stderr and gives the exit code.
-    pub(crate) fn tell(&self, json: bool) -> ExitCode {
+    /// Writes the failure to stderr and returns the exit code.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
         if self.quiet {
-            // Whoever would read this has closed the pipe on purpose.
+            // The reader closed the pipe on purpose.
         } else if json {
             let mut problem = Problem::new(self.code, self.whole_sentence());
             problem.hint = Some(self.help_line());
@@ -121,11 +121,12 @@ impl Failure {
         std::iter::once(&self.what).chain(&self.causes).map(String::as_str).collect::<Vec<_>>().join(": ")
     }
 
-    /// The same, with the place where it is wrong.
+    /// Returns the sentence with the detail lines.
     fn whole_sentence(&self) -> String {
-        let place = self.detail.iter().flat_map(|detail| detail.lines()).map(str::trim).filter(|line| !line.is_empty());
-        let place: Vec<&str> = place.collect();
-        if place.is_empty() { self.sentence() } else { format!("{}: {}", self.sentence(), place.join(" ")) }
+        let detail =
+            self.detail.iter().flat_map(|detail| detail.lines()).map(str::trim).filter(|line| !line.is_empty());
+        let detail: Vec<&str> = detail.collect();
+        if detail.is_empty() { self.sentence() } else { format!("{}: {}", self.sentence(), detail.join(" ")) }
     }
 
     fn help_line(&self) -> String {
@@ -153,31 +154,35 @@ impl std::fmt::Display for Failure {
 
 impl From<store::DataDirError> for Failure {
     fn from(error: store::DataDirError) -> Self {
-        Self::of(error.code(), &error)
+        Self::from_error(error.code(), &error)
     }
 }
 
 impl From<store::SessionIndexError> for Failure {
     fn from(error: store::SessionIndexError) -> Self {
-        Self::of(error.code(), &error).help("viv sessions ls")
+        Self::from_error(error.code(), &error).help("viv sessions ls")
     }
 }
 
 impl From<store::JournalError> for Failure {
     fn from(error: store::JournalError) -> Self {
-        Self::of(error.code(), &error)
+        Self::from_error(error.code(), &error)
     }
 }
 
 impl From<store::LedgerError> for Failure {
     fn from(error: store::LedgerError) -> Self {
-        Self::of(error.code(), &error)
+        Self::from_error(error.code(), &error)
     }
 }
 
 impl From<session::SessionError> for Failure {
     fn from(error: session::SessionError) -> Self {
-        let failure = Self::of(error.code(), &error);
+        // The sandbox's own error says more than "the sandbox failed".
+        if let session::SessionError::Sandbox(error) = error {
+            return error.into();
+        }
+        let failure = Self::from_error(error.code(), &error);
         match error.hint() {
             Some(hint) => failure.help(hint),
             None => failure,
@@ -187,7 +192,7 @@ impl From<session::SessionError> for Failure {
 
 impl From<sandbox::SandboxError> for Failure {
     fn from(error: sandbox::SandboxError) -> Self {
-        let failure = Self::of(error.code(), &error);
+        let failure = Self::from_error(error.code(), &error);
         match error {
             sandbox::SandboxError::Unavailable { fix, .. } => failure.help(fix),
             _ => failure,
@@ -197,16 +202,16 @@ impl From<sandbox::SandboxError> for Failure {
 
 impl From<jail::JailError> for Failure {
     fn from(error: jail::JailError) -> Self {
-        Self::of(ProblemCode::SandboxCreateError, &error)
+        Self::from_error(ProblemCode::SandboxCreateError, &error)
     }
 }
 
-impl From<crate::policy::Failure> for Failure {
-    fn from(error: crate::policy::Failure) -> Self {
-        if let crate::policy::Failure::Output(error) = &error {
-            return Self::output(error);
+impl From<crate::policy::PolicyCommandError> for Failure {
+    fn from(error: crate::policy::PolicyCommandError) -> Self {
+        if let crate::policy::PolicyCommandError::Output(error) = &error {
+            return Self::output_failed(error);
         }
-        let failure = Self::of(error.code(), &error).help(error.help());
+        let failure = Self::from_error(error.code(), &error).help(error.help());
         match error.findings() {
             Some(findings) => failure.detail(findings),
             None => failure,

@@ -1,7 +1,7 @@
-//! `viv gateway serve`: the gateway alone, for clients that have no sandbox. A key says who they are.
+//! `viv gateway serve`: the gateway for clients without a sandbox. A key identifies the client.
 
-mod door;
-mod place;
+mod key_auth;
+mod slot;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -14,38 +14,38 @@ use protocol::ProblemCode;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::{host, log, upstream};
-use door::Door;
+use key_auth::KeyAuth;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GatewayCommand {
-    /// Serve model APIs to whoever has a key of `viv keys`
-    Serve(ServeArguments),
+    /// Serve model APIs to clients with a key of `viv keys`
+    Serve(GatewayServeArguments),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ServeArguments {
+pub(crate) struct GatewayServeArguments {
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:18080")]
     listen: SocketAddr,
-    /// One of the configured upstreams; the one sessions use when not given
+    /// Configured upstream (default: the upstream of sessions)
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
 }
 
-/// Carries out `viv gateway …`.
+/// Runs `viv gateway …`.
 pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: bool) -> Result<ExitCode, Failure> {
     let GatewayCommand::Serve(arguments) = command;
     log::start_server();
-    host::take_descriptors();
+    host::raise_descriptor_limit();
     let config = config.with_env_file(None)?;
     let upstream = match &arguments.upstream {
-        Some(name) => upstream::named(&config, name)?,
-        None => upstream::chosen(&config)?,
+        Some(name) => upstream::find_upstream(&config, name)?,
+        None => upstream::default_upstream(&config)?,
     };
     let directory = host::data_dir(&config)?;
     let gateway = host::gateway(&config)?;
-    // It waits for the ledger, which a thread of the runtime may do only when it says so.
-    tokio::task::block_in_place(|| gateway.settle_unknown_calls(&directory))?;
+    // This blocks on the ledger, which the runtime must know.
+    tokio::task::block_in_place(|| gateway.settle_unknown(&directory))?;
     let not_bound = |error: std::io::Error| {
         Failure::new(ProblemCode::ProxyBindError, format!("cannot listen on {}", arguments.listen))
             .because(&error)
@@ -53,10 +53,10 @@ pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: boo
     };
     let listener = TcpListener::bind(arguments.listen).map_err(not_bound)?;
     let address = listener.local_addr().map_err(not_bound)?;
-    let door = Arc::new(Door::open(directory, upstream, host::limits(&config)?)?);
-    let admit = Arc::new(move |token: &str| door.admit(token));
-    let attachment = gateway.serve(listener, host::limits(&config)?, admit).map_err(not_bound)?;
-    let stopped = host::stopped();
+    let auth = Arc::new(KeyAuth::open(directory, upstream, host::limits(&config)?)?);
+    let authenticate = Arc::new(move |token: &str| auth.authenticate(token));
+    let attachment = gateway.serve(listener, host::limits(&config)?, authenticate).map_err(not_bound)?;
+    let stopped = host::stop_requested();
     announce(address, json);
     stopped.await;
     attachment.close().await;
@@ -66,8 +66,8 @@ pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: boo
 fn announce(address: SocketAddr, json: bool) {
     if !address.ip().is_loopback() {
         anstream::eprintln!(
-            "\x1b[1mwarning\x1b[0m    {address} is not a loopback address, and this is plain HTTP: keys and prompts can be read on \
-             the way\n           help: listen on 127.0.0.1, behind a proxy that speaks TLS"
+            "\x1b[1mwarning\x1b[0m    {address} is not a loopback address and serves plain HTTP: others on the network can read \
+             keys and prompts\n           help: viv gateway serve --listen 127.0.0.1:18080"
         );
     }
     if json {
@@ -76,6 +76,6 @@ fn announce(address: SocketAddr, json: bool) {
         anstream::eprintln!("\x1b[1mlistening\x1b[0m  http://{address}");
         anstream::eprintln!("\x1b[1mkeys\x1b[0m       viv keys create --account NAME --budget USD --ttl 1h");
     }
-    // Whoever started us may read the address from a pipe.
+    // The parent process may read the address from a pipe.
     let _ = std::io::stdout().flush();
 }

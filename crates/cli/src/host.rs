@@ -1,12 +1,13 @@
-//! Which command needs what, and how the parts are put together.
+//! Dispatch of commands, and construction of sessions, gateway and ledger from the configuration.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::gateway::{BodyRetention, Gateway, GatewayLimits, RedactionRules, Upstream};
 use ::policy::EffectivePolicy;
-use jail::{JailError, Spawner};
+use jail::Spawner;
 use protocol::ProblemCode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::SandboxBackend;
@@ -16,39 +17,44 @@ use session::{
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{Arguments, Command};
+use crate::args::{Arguments, Command, ExecArguments};
 use crate::config::{self, Config, ContentWord, DurabilityWord};
 use crate::failure::Failure;
 use crate::policy::PolicyCommand;
 use crate::{
-    agent, agents, api, backend, credentials, demo, doctor, exec, gateway as alone, keys, models, money, perms, policy,
-    replay, run, serve, sessions, task, tokens, upstream, usage, world,
+    agent, agents, api, backend, credentials, demo, doctor, egress_settings, exec, gateway as gateway_command, keys,
+    models, money, perms, policy, replay, run, serve, sessions, task, tokens, upstream, usage,
 };
 
-/// Takes as many descriptors as this process may have: the lower limit is for programs that cannot count further, and
-/// every session of a server has a few. Sandboxes have their own.
-pub(crate) fn take_descriptors() {
+/// Raises the soft limit of file descriptors to the hard limit, because every session of a server needs a few. Sandboxes
+/// have their own limit.
+pub(crate) fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%error, "cannot have more descriptors than {:?}", limit.current);
+        tracing::warn!(%error, "cannot raise the limit of file descriptors above {:?}", limit.current);
     }
 }
 
-/// Carries out what was typed. `early` is a spawner that was started before that was known in full.
-pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailError>>) -> Result<ExitCode, Failure> {
-    if let Command::Agent { name, arguments } = &arguments.command {
-        return agent::live(name, arguments);
-    }
-    let json = arguments.common.json;
-    let config = Config::read(arguments.common.data_dir);
-    if let Command::Exec(command) = arguments.command {
-        let ready = config.and_then(|config| Ok((config, early.unwrap_or_else(Spawner::for_one_command)?)));
-        let (config, spawner) = ready.map_err(|failure| failure.or_exit(exec::VIV_FAILED))?;
-        let config = config.with_backend(command.place.backend);
-        return exec::carry_out(command, &config, spawner, json);
-    }
-    let config = config?;
+/// Runs the command. A spawner is forked here, before the runtime starts threads.
+pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let (json, data_dir) = (arguments.common.json, arguments.common.data_dir);
     match arguments.command {
+        Command::Agent { name, arguments } => agent::run(&name, &arguments),
+        Command::Exec(command) => exec_command(command, data_dir, json),
+        command => host_command(command, Config::read(data_dir)?, json),
+    }
+}
+
+/// Runs `viv exec`. The kernel sets up the sandbox while this process reads its configuration.
+fn exec_command(command: ExecArguments, data_dir: Option<PathBuf>, json: bool) -> Result<ExitCode, Failure> {
+    let spawner = Spawner::for_one_command().map_err(|error| Failure::from(error).exit(exec::VIV_FAILED))?;
+    let config = Config::read(data_dir).map_err(|failure| failure.or_exit(exec::VIV_FAILED))?;
+    let config = config.with_backend(command.sandbox.backend);
+    exec::carry_out(command, &config, spawner, json)
+}
+
+fn host_command(command: Command, config: Config, json: bool) -> Result<ExitCode, Failure> {
+    match command {
         Command::Agent { .. } | Command::Exec(_) => Ok(ExitCode::SUCCESS),
         Command::Sessions(command) => {
             let spawner = Spawner::fork()?;
@@ -64,64 +70,63 @@ pub(crate) fn dispatch(arguments: Arguments, early: Option<Result<Spawner, JailE
         Command::Models => models::carry_out(&config, json),
         Command::Credentials(arguments) => credentials::carry_out(&arguments, &config, json),
         Command::Keys(command) => keys::carry_out(command, &config, json),
-        Command::Gateway(command) => on_runtime(alone::carry_out(command, config, json)),
+        Command::Gateway(command) => on_runtime(gateway_command::carry_out(command, config, json)),
         Command::Doctor(arguments) => doctor::carry_out(&arguments, &config, Spawner::fork()?, json),
         Command::Demo => {
             let spawner = Spawner::fork()?;
             on_runtime(demo::carry_out(config, spawner, json))
         }
         Command::Run(run) => {
-            let (spawner, backend) = (Spawner::fork()?, run.place.backend);
+            let (spawner, backend) = (Spawner::fork()?, run.sandbox.backend);
             on_runtime(run::carry_out(run, config.with_backend(backend), spawner, json))
         }
         Command::Replay(replay) => {
-            let (spawner, backend) = (Spawner::fork()?, replay.place.backend);
+            let (spawner, backend) = (Spawner::fork()?, replay.sandbox.backend);
             on_runtime(replay::carry_out(replay, config.with_backend(backend), spawner, json))
         }
         Command::Task(task) => {
-            let (spawner, backend) = (Spawner::fork()?, task.place.backend);
+            let (spawner, backend) = (Spawner::fork()?, task.sandbox.backend);
             on_runtime(task::carry_out(task, config.with_backend(backend), spawner, json))
         }
         Command::Serve(serve) => {
-            let (spawner, backend) = (Spawner::fork()?, serve.place.backend);
+            let (spawner, backend) = (Spawner::fork()?, serve.sandbox.backend);
             on_runtime(serve::carry_out(serve, config.with_backend(backend), spawner, json))
         }
     }
 }
 
 fn carry_out_policy(command: PolicyCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
-    let setting = policy::Setting::of(config, json).in_project(None);
+    let setting = policy::PolicyContext::of(config, json).in_project(None);
     match &command {
-        PolicyCommand::Explain(policy::explain::Args { session: Some(session), .. }) => {
+        PolicyCommand::Explain(policy::explain::ExplainArguments { session: Some(session), .. }) => {
             return sessions::explain(session, config, json);
         }
         PolicyCommand::Log(arguments) => return on_runtime(sessions::traffic::log(arguments, config, json)),
         PolicyCommand::Suggest(arguments) => {
             return on_runtime(sessions::traffic::suggest(&arguments.session, config, &setting));
         }
-        PolicyCommand::Narrow(arguments) => return on_runtime(sessions::reach::narrow(arguments, config)),
-        PolicyCommand::Grant(arguments) => return on_runtime(sessions::reach::grant(arguments, config)),
+        PolicyCommand::Narrow(arguments) => return on_runtime(sessions::remote::narrow(arguments, config)),
+        PolicyCommand::Grant(arguments) => return on_runtime(sessions::remote::grant(arguments, config)),
         _ => {}
     }
     Ok(policy::run(command, &setting, &mut anstream::stdout(), &mut anstream::stderr())?)
 }
 
-/// How long what is left of a command may take to let go of what it holds, such as the mounts of a container.
-const LETTING_GO: Duration = Duration::from_millis(250);
+/// Time for background work to release resources, such as the mounts of a container, when a command ends.
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(250);
 
-/// So many threads may wait for the disk at a time. Each keeps memory of its own, and a crowd that comes at once must not
-/// leave more of it behind than the disk can use.
-const WAITING_THREADS: usize = 64;
+/// Maximum number of threads for blocking work. Each keeps some memory after a burst, and the disk uses no more of them.
+const BLOCKING_THREADS: usize = 64;
 
-/// Runs one command's future; what still blocks at its end is not waited for longer than that.
+/// Runs a command's future on a new runtime; blocking work gets [`SHUTDOWN_GRACE`] at the end.
 pub(crate) fn on_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .max_blocking_threads(WAITING_THREADS)
+        .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()
-        .map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+        .map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
     let outcome = runtime.block_on(work);
-    runtime.shutdown_timeout(LETTING_GO);
+    runtime.shutdown_timeout(SHUTDOWN_GRACE);
     outcome
 }
 
@@ -130,7 +135,7 @@ pub(crate) fn data_dir(config: &Config) -> Result<DataDir, Failure> {
     Ok(DataDir::open(&config.data_dir)?)
 }
 
-/// Every session of the data directory, ready to be run in this process.
+/// Opens the sessions of the data directory for this process.
 pub(crate) async fn open_sessions(
     config: &Config,
     policy: Arc<EffectivePolicy>,
@@ -139,16 +144,16 @@ pub(crate) async fn open_sessions(
     open_sessions_in(config, policy, backend::choose(config, &Arc::new(spawner))?).await
 }
 
-/// The same, in sandboxes of `backend`.
+/// Opens the sessions with sandboxes of `backend`.
 pub(crate) async fn open_sessions_in(
     config: &Config,
     policy: Arc<EffectivePolicy>,
     backend: Arc<dyn SandboxBackend>,
 ) -> Result<Sessions, Failure> {
-    open(config, policy, backend, upstream::chosen(config)?).await
+    open(config, policy, backend, upstream::default_upstream(config)?).await
 }
 
-/// The same, with another model than the configured one.
+/// Opens the sessions with another upstream than the configured one.
 pub(crate) async fn open_sessions_behind(
     config: &Config,
     policy: Arc<EffectivePolicy>,
@@ -164,40 +169,37 @@ async fn open(
     backend: Arc<dyn SandboxBackend>,
     upstream: Arc<dyn Upstream>,
 ) -> Result<Sessions, Failure> {
-    let program = std::env::current_exe().map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
-    let billing = accounts(config)?;
-    let data_dir = data_dir(config)?;
-    let sessions = Sessions::open(SessionHostConfig {
-        gateway: billing.open_gateway(&data_dir)?,
-        gateway_limits: billing.limits,
-        data_dir,
-        clock: Arc::new(SystemClock),
-        agents: AgentRegistry::default().with_installed(config.data_dir.clone()).with(&::agents::MockAgent, program),
+    let program = std::env::current_exe().map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
+    let setup = Setup {
+        data_dir: config.data_dir.clone(),
+        mock_program: Some(program),
         backend,
-        egress: world::egress(config)?,
         upstream,
-        upstreams: upstream::nameable(config),
+        egress: egress_settings::egress(config)?,
         policy,
-        project_policy: Some(policy::project(config)),
-        timeouts: timing(config),
+        accounts: accounts(config)?,
+        timing: timing(config),
+        project: Some(policy::project(config)),
+        upstreams: upstream::upstream_registry(config),
         variables: HostVariables::new(config::host_variable),
-    })?;
-    // What a host that was killed left behind is put in order by whoever comes next.
+    };
+    let sessions = setup.open()?;
+    // Recover the sessions of hosts that were killed.
     sessions.recover().await?;
     Ok(sessions)
 }
 
-/// How long a session waits for what.
+/// Returns the timeouts of sessions.
 fn timing(config: &Config) -> SessionTimeouts {
-    let (usual, ask) = (SessionTimeouts::default(), &config.file.ask);
+    let (default, ask) = (SessionTimeouts::default(), &config.file.ask);
     SessionTimeouts {
-        permission: ask.permission_timeout.unwrap_or(usual.permission),
-        question: ask.question_timeout.unwrap_or(usual.question),
-        ..usual
+        permission: ask.permission_timeout.unwrap_or(default.permission),
+        question: ask.question_timeout.unwrap_or(default.question),
+        ..default
     }
 }
 
-/// What a session may use of the gateway, and what is kept of its calls.
+/// Returns the gateway's limits for one session, including what is recorded of its calls.
 pub(crate) fn limits(config: &Config) -> Result<GatewayLimits, Failure> {
     let section = &config.file.record;
     let keep = match section.content {
@@ -208,18 +210,18 @@ pub(crate) fn limits(config: &Config) -> Result<GatewayLimits, Failure> {
     Ok(GatewayLimits { retention: keep, compress: section.zstd, ..GatewayLimits::default() })
 }
 
-/// What is a secret in the body of a model call.
+/// Returns the rules that redact secrets in the bodies of model calls.
 pub(crate) fn redaction(config: &Config) -> Result<RedactionRules, Failure> {
     let redaction = RedactionRules::new(&config.file.record.redact);
-    redaction.map_err(|error| config.wrong("record.redact", &error.to_string()).because(&error.source))
+    redaction.map_err(|error| config.invalid_value("record.redact", &error.to_string()).because(&error.source))
 }
 
-/// The gateway of this process, with the prices in force and the ledger of the data directory.
+/// Returns a gateway with the configured prices and the ledger of the data directory.
 pub(crate) fn gateway(config: &Config) -> Result<Gateway, Failure> {
     Ok(accounts(config)?.open_gateway(&data_dir(config)?)?)
 }
 
-/// How calls are counted in the data directory.
+/// Returns the billing settings of the data directory.
 fn accounts(config: &Config) -> Result<BillingSettings, Failure> {
     let (prices, budgets) = (money::prices(config)?, money::budgets(&config.file.budgets));
     Ok(BillingSettings { prices, budgets, durability: durability(config), limits: limits(config)? })
@@ -233,12 +235,12 @@ fn durability(config: &Config) -> Durability {
     }
 }
 
-/// The ledger of the data directory. What hosts that died left in it is put in order.
+/// Opens the ledger of the data directory and recovers the entries of hosts that died.
 pub(crate) fn ledger(config: &Config) -> Result<SqliteLedger, Failure> {
     Ok(SqliteLedger::claim(&data_dir(config)?, durability(config), Arc::new(SystemClock))?.ledger)
 }
 
-/// Who pays for sessions of this configuration.
+/// Returns the session options of this configuration: account, user and dependencies.
 pub(crate) fn options(config: &Config) -> SessionOptions {
     SessionOptions {
         account: config.file.account.clone(),
@@ -248,12 +250,12 @@ pub(crate) fn options(config: &Config) -> SessionOptions {
     }
 }
 
-/// Comes on SIGINT or SIGTERM, from the moment this is called: whoever is told afterwards that we are there may
-/// end us at once.
-pub(crate) fn stopped() -> impl Future<Output = ()> {
-    let asked = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+/// Returns a future that resolves on SIGINT or SIGTERM. Signals count from this call on, so that a parent may stop this
+/// process as soon as it is announced.
+pub(crate) fn stop_requested() -> impl Future<Output = ()> {
+    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
     async move {
-        let [Ok(mut interrupt), Ok(mut terminate)] = asked else { return };
+        let [Ok(mut interrupt), Ok(mut terminate)] = signals else { return };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}

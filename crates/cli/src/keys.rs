@@ -1,63 +1,62 @@
-//! `viv keys`: who may use `viv gateway serve`, at whose cost, for which models, until when.
+//! `viv keys`: create, list and revoke keys of `viv gateway serve`, with account, models, budget and expiry.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use gateway::SessionToken;
 use jiff::Timestamp;
 use protocol::ProblemCode;
 use serde_json::json;
 use store::{KeyRecord, KeyStore, NewKey, SystemClock};
-use uuid::Uuid;
 
 use crate::args::parse_lifetime;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
+use crate::issued_secret::{IssuedSecret, expiry, lifetime_ms, state};
 use crate::money::{parse_usd, usd};
-use crate::table::{Table, print, print_json};
+use crate::table::{TextTable, print, print_json};
 
-/// What every key starts with, so that a leaked one can be recognised.
+/// Start of every key.
 const KEY_PREFIX: &str = "viv_key_";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Make a key; it is shown once
-    Create(CreateArguments),
-    /// Which keys there are
+    /// Create a key and show it once
+    Create(CreateKeyArguments),
+    /// List keys
     Ls,
-    /// Make a key open nothing any more
+    /// Revoke a key
     Revoke {
-        /// Its id, as `viv keys ls` shows it
+        /// Id of the key, as listed by `viv keys ls`
         id: String,
     },
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct CreateArguments {
-    /// The account that pays
+pub(crate) struct CreateKeyArguments {
+    /// Account that pays
     #[arg(long)]
     account: String,
-    /// The person
+    /// Person who uses the key
     #[arg(long)]
     user: Option<String>,
-    /// What it may spend in all, in dollars; no limit of its own when not given
+    /// Total budget in dollars (default: no limit)
     #[arg(long, value_name = "USD", value_parser = parse_usd)]
     budget: Option<u64>,
-    /// How long it is good for, e.g. 1h; until it is revoked when not given
+    /// Lifetime, e.g. 1h (default: until revoked)
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
     ttl: Option<Duration>,
-    /// Models it may name, in which * stands for any text; may be given more than once
+    /// Pattern of allowed models, with * for any text; repeatable
     #[arg(long, value_name = "GLOB", default_value = "*")]
     models: Vec<String>,
-    /// Calls in a minute
+    /// Maximum calls per minute
     #[arg(long, value_name = "N")]
     requests_per_minute: Option<u64>,
 }
 
-/// Carries out `viv keys …`.
+/// Runs `viv keys …`.
 pub(crate) fn carry_out(command: KeysCommand, config: &Config, json: bool) -> Result<ExitCode, Failure> {
     let keys = KeyStore::open(&host::data_dir(config)?, Arc::new(SystemClock))?;
     match command {
@@ -65,7 +64,7 @@ pub(crate) fn carry_out(command: KeysCommand, config: &Config, json: bool) -> Re
         KeysCommand::Ls => list(&keys.list()?, json)?,
         KeysCommand::Revoke { id } => {
             if !keys.revoke(&id)? {
-                let what = format!("there is no key `{id}`");
+                let what = format!("unknown key `{id}`");
                 return Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv keys ls"));
             }
         }
@@ -73,35 +72,38 @@ pub(crate) fn carry_out(command: KeysCommand, config: &Config, json: bool) -> Re
     Ok(ExitCode::SUCCESS)
 }
 
-fn create(keys: &KeyStore, arguments: CreateArguments, json: bool) -> Result<(), Failure> {
+fn create(keys: &KeyStore, arguments: CreateKeyArguments, json: bool) -> Result<(), Failure> {
     if let Some(pattern) =
         arguments.models.iter().find(|pattern| pattern.is_empty() || pattern.contains(char::is_whitespace))
     {
-        return Err(Failure::new(ProblemCode::InvalidRequest, format!("`{pattern}` is no name of a model")));
+        return Err(Failure::new(
+            ProblemCode::InvalidRequest,
+            format!("invalid model pattern `{pattern}`: it must not be empty or contain spaces"),
+        )
+        .help("viv keys create --account NAME --models 'claude-*'"));
     }
-    // They stand in headers, tables and files that are read line by line.
+    // Names are written to headers, tables and line-based files.
     let names = [Some(&arguments.account), arguments.user.as_ref()];
-    let is_none = |name: &&String| name.trim().is_empty() || name.contains(char::is_control);
-    if let Some(name) = names.into_iter().flatten().find(is_none) {
-        return Err(Failure::new(ProblemCode::InvalidRequest, format!("`{}` is no name", name.escape_debug())));
+    let is_invalid = |name: &&String| name.trim().is_empty() || name.contains(char::is_control);
+    if let Some(name) = names.into_iter().flatten().find(is_invalid) {
+        return Err(Failure::new(
+            ProblemCode::InvalidRequest,
+            format!("invalid name `{}`: it must not be empty or contain control characters", name.escape_debug()),
+        )
+        .help("viv keys create --account NAME"));
     }
-    let (token, text) = SessionToken::issue_with_prefix(KEY_PREFIX);
-    let id = format!("key_{}", &Uuid::new_v4().simple().to_string()[..12]);
+    let secret = IssuedSecret::issue(KEY_PREFIX, "key");
     keys.create(&NewKey {
-        id: id.clone(),
-        digest: token.digest(),
+        id: secret.id.clone(),
+        digest: secret.token.digest(),
         account: arguments.account,
         user: arguments.user,
         models: arguments.models,
         budget_picos: arguments.budget,
         requests_a_minute: arguments.requests_per_minute,
-        ttl_ms: arguments.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)),
+        ttl_ms: lifetime_ms(arguments.ttl),
     })?;
-    if json {
-        return print_json(&json!({"id": id, "key": text}));
-    }
-    anstream::eprintln!("{id} · this is the only time the key is shown");
-    print(&format!("{text}\n"))
+    secret.print("key", json)
 }
 
 fn list(keys: &[KeyRecord], json: bool) -> Result<(), Failure> {
@@ -117,29 +119,17 @@ fn list(keys: &[KeyRecord], json: bool) -> Result<(), Failure> {
             key.user.clone().unwrap_or_default(),
             key.models.join(" "),
             key.budget_picos.map_or_else(String::new, usd),
-            key.expires_ms.map_or_else(String::new, time),
-            state(key, now).to_owned(),
+            expiry(key.expires_ms),
+            state(key.revoked_ms, key.is_good(now)).to_owned(),
         ]
     };
     let head = ["ID", "ACCOUNT", "USER", "MODELS", "BUDGET USD", "EXPIRES", "STATE"];
-    print(&Table { head, rows: keys.iter().map(cells).collect() }.text())
-}
-
-fn state(key: &KeyRecord, now_ms: i64) -> &'static str {
-    match key.revoked_ms {
-        Some(_) => "revoked",
-        None if key.is_valid(now_ms) => "good",
-        None => "expired",
-    }
-}
-
-fn time(ms: i64) -> String {
-    Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |time| time.to_string())
+    print(&TextTable { head, rows: keys.iter().map(cells).collect() }.text())
 }
 
 fn as_json(key: &KeyRecord) -> serde_json::Value {
     json!({"id": key.id, "account": key.account, "user": key.user, "models": key.models,
         "budget_picos": key.budget_picos, "requests_a_minute": key.requests_a_minute, "created_ms": key.created_ms,
         "expires_ms": key.expires_ms, "revoked_ms": key.revoked_ms,
-        "state": state(key, Timestamp::now().as_millisecond())})
+        "state": state(key.revoked_ms, key.is_good(Timestamp::now().as_millisecond()))})
 }

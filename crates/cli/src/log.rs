@@ -1,18 +1,17 @@
-//! What `viv` says of itself while it works: what `VIV_LOG` asks for, and of a server what went wrong.
+//! Log output on stderr, controlled by `VIV_LOG`.
 
 use tracing_subscriber::EnvFilter;
 
 use crate::config;
 
-/// Writes to stderr what `VIV_LOG` names, as in `VIV_LOG=gateway=debug` or `VIV_LOG=trace`.
+/// Starts logging with the filter of `VIV_LOG`, e.g. `gateway=debug` or `trace`; without `VIV_LOG`, logs nothing.
 pub(crate) fn start() {
-    if let Some(wanted) = config::log_filter() {
-        write(&wanted);
+    if let Some(filter) = config::log_filter() {
+        write(&filter);
     }
 }
 
-/// The same for a server, which tells of errors and warnings unless `VIV_LOG` asks for something else: nobody looks at
-/// what it does, and a client is told only its own part.
+/// Starts logging for a server: without `VIV_LOG`, logs warnings and errors, because its clients see only their own.
 pub(crate) fn start_server() {
     if config::log_filter().is_none() {
         write("warn");
@@ -21,6 +20,6 @@ pub(crate) fn start_server() {
 
 fn write(filter: &str) {
     let filter = EnvFilter::builder().parse_lossy(filter);
-    // Nobody has started a log before: this is one of the first things that happen.
+    // This fails only if logging was started before, which then goes on.
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }

@@ -1,6 +1,4 @@
-//! The `viv` binary: arguments in, exit code out.
-//!
-//! The sandbox spawner is forked here, before anything has started a thread.
+//! The `viv` binary: reads the command line, runs one command, returns its exit code.
 
 mod agent;
 mod agents;
@@ -8,57 +6,53 @@ mod api;
 mod args;
 mod backend;
 mod client;
+mod command_line;
 mod config;
 mod credentials;
 mod demo;
 mod doctor;
-mod equipment;
+mod egress_settings;
+mod escape_filter;
 mod exec;
 mod failure;
-mod front;
 mod gateway;
 mod host;
+mod host_names;
+mod issued_secret;
 mod keys;
 mod log;
 mod models;
 mod money;
-mod name;
-mod origins;
-mod outlet;
 mod perms;
-mod person;
 mod policy;
-mod reachable;
+mod prompter;
 mod replay;
 mod run;
 mod serve;
+mod served_sessions;
+mod session_access;
+mod session_id;
 mod sessions;
 mod signals;
+mod skills_and_mcp;
 mod table;
 mod task;
 mod timeline;
 mod tokens;
-mod typed;
 mod upstream;
 mod usage;
-mod world;
 
 use std::process::ExitCode;
 
-use jail::Spawner;
-
 fn main() -> ExitCode {
     log::start();
-    let typed: Vec<_> = std::env::args_os().collect();
-    // A sandbox for a single command is begun while the rest of its line is read.
-    let early = typed::is_exec(&typed).then(Spawner::for_one_command);
-    let arguments = match typed::parse(typed) {
+    let arguments = match command_line::parse(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
     let json = arguments.common.json;
-    match host::dispatch(arguments, early) {
+    match host::dispatch(arguments) {
         Ok(code) => code,
-        Err(failure) => failure.tell(json),
+        Err(failure) => failure.report(json),
     }
 }

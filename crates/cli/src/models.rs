@@ -1,4 +1,4 @@
-//! `viv models`: what models cost, and where the prices come from.
+//! `viv models`: list model prices and their source.
 
 use std::process::ExitCode;
 
@@ -8,9 +8,9 @@ use serde_json::json;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::money;
-use crate::table::{Table, print, print_json};
+use crate::table::{TextTable, print, print_json};
 
-/// Carries out `viv models`.
+/// Runs `viv models`.
 pub(crate) fn carry_out(config: &Config, json: bool) -> Result<ExitCode, Failure> {
     let prices = money::prices(config)?;
     let origin = prices.origin();
@@ -22,8 +22,8 @@ pub(crate) fn carry_out(config: &Config, json: bool) -> Result<ExitCode, Failure
     }
     let rows = prices.models().map(|(model, price)| row(&prices, model, price)).collect();
     let head = ["MODEL", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "CACHE WRITE 1H", "MAX OUTPUT", "PRICE FROM"];
-    print(&Table { head, rows }.text())?;
-    anstream::eprintln!("dollars a million tokens · {} · taken {}", origin.source, origin.retrieved);
+    print(&TextTable { head, rows }.text())?;
+    anstream::eprintln!("dollars per million tokens · {} · as of {}", origin.source, origin.taken);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -33,14 +33,14 @@ fn source(prices: &PriceTable, model: &str) -> &'static str {
 
 fn row(prices: &PriceTable, model: &str, price: &ModelPrice) -> [String; 8] {
     let rates = price.rates();
-    let a_million = |picos: i64| money::usd(picos.unsigned_abs().saturating_mul(1_000_000));
+    let per_million = |picos: i64| money::usd(picos.unsigned_abs().saturating_mul(1_000_000));
     [
         model.to_owned(),
-        a_million(rates.input),
-        a_million(rates.output),
-        a_million(rates.cache_read),
-        a_million(rates.cache_write),
-        a_million(rates.cache_write_1h),
+        per_million(rates.input),
+        per_million(rates.output),
+        per_million(rates.cache_read),
+        per_million(rates.cache_write),
+        per_million(rates.cache_write_1h),
         price.max_output_tokens().map_or_else(String::new, |tokens| tokens.to_string()),
         source(prices, model).to_owned(),
     ]

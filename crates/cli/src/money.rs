@@ -1,4 +1,4 @@
-//! Sums of money as people write and read them, kept as whole pico-dollars.
+//! Dollar amounts, stored as whole pico-dollars; prices and budgets of the configuration.
 
 use gateway::{ModelPrice, PriceTable, TokenRates};
 use protocol::ProblemCode;
@@ -9,9 +9,9 @@ use crate::failure::Failure;
 
 const PICOS: u64 = 1_000_000_000_000;
 
-/// `2`, `2.50`, `0.000001`: dollars, without a rounding.
+/// Parses dollars such as `2`, `2.50` or `0.000001` exactly; at most twelve decimals.
 pub(crate) fn parse_usd(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no sum of dollars; write e.g. `2.50`");
+    let wrong = || format!("invalid dollar amount `{text}`; write e.g. `2.50`");
     let (whole, rest) = text.strip_prefix('$').unwrap_or(text).split_once('.').unwrap_or((text, ""));
     let whole = whole.strip_prefix('$').unwrap_or(whole);
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -23,26 +23,26 @@ pub(crate) fn parse_usd(text: &str) -> Result<u64, String> {
     whole.checked_mul(PICOS).and_then(|whole| whole.checked_add(picos)).ok_or_else(wrong)
 }
 
-/// Dollars with at least two digits behind the point, and as many as it takes.
+/// Formats dollars with at least two decimals and without loss.
 pub(crate) fn usd(picos: u64) -> String {
     let digits = format!("{:012}", picos % PICOS);
     let (cents, finer) = digits.split_at(2);
     format!("{}.{cents}{}", picos / PICOS, finer.trim_end_matches('0'))
 }
 
-/// The built-in prices, with those of the configuration in their place.
+/// Returns the built-in prices, overridden by those of the configuration.
 pub(crate) fn prices(config: &Config) -> Result<PriceTable, Failure> {
-    let mut prices = PriceTable::built_in().map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+    let mut prices = PriceTable::built_in().map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
     for (model, section) in &config.file.prices {
         let price = price(section).map_err(|key| {
-            config.wrong(&format!("prices.\"{model}\".{key}"), "a price is a number of dollars, zero or more")
+            config.invalid_value(&format!("prices.\"{model}\".{key}"), "must be a number of dollars, zero or more")
         })?;
         prices = prices.with_price(model, price);
     }
     Ok(prices)
 }
 
-/// What all calls of the data directory must fit into.
+/// Returns the budgets for all calls of the data directory.
 pub(crate) fn budgets(section: &BudgetsSection) -> Vec<UsageLimit> {
     let money = |name, scope, window, picos: Option<u64>| {
         picos.map(|picos| UsageLimit { name, scope, window, max: LimitAmount::Picos(picos) })
@@ -62,23 +62,23 @@ pub(crate) fn budgets(section: &BudgetsSection) -> Vec<UsageLimit> {
     limits.into_iter().flatten().collect()
 }
 
-/// The price of a section, or the key that is wrong.
+/// Returns the price of a section; the error is the key with an invalid value.
 fn price(section: &PriceSection) -> Result<ModelPrice, &'static str> {
     let cache_write = section.cache_write.unwrap_or(section.input);
     let rates = TokenRates {
-        input: a_token(section.input).ok_or("input")?,
-        output: a_token(section.output).ok_or("output")?,
-        cache_read: a_token(section.cache_read.unwrap_or(section.input)).ok_or("cache_read")?,
-        cache_write: a_token(cache_write).ok_or("cache_write")?,
-        cache_write_1h: a_token(section.cache_write_1h.unwrap_or(cache_write)).ok_or("cache_write_1h")?,
+        input: picos_per_token(section.input).ok_or("input")?,
+        output: picos_per_token(section.output).ok_or("output")?,
+        cache_read: picos_per_token(section.cache_read.unwrap_or(section.input)).ok_or("cache_read")?,
+        cache_write: picos_per_token(cache_write).ok_or("cache_write")?,
+        cache_write_1h: picos_per_token(section.cache_write_1h.unwrap_or(cache_write)).ok_or("cache_write_1h")?,
     };
     let price = ModelPrice::flat(rates);
     Ok(section.max_output_tokens.into_iter().fold(price, ModelPrice::with_max_output_tokens))
 }
 
-/// Dollars a million tokens as pico-dollars a token.
-#[expect(clippy::cast_possible_truncation, reason = "the number was held against its bounds before")]
-fn a_token(dollars: f64) -> Option<i64> {
+/// Converts dollars per million tokens to pico-dollars per token; `None` if out of range.
+#[expect(clippy::cast_possible_truncation, reason = "the range is checked before")]
+fn picos_per_token(dollars: f64) -> Option<i64> {
     (0.0..=1e6).contains(&dollars).then(|| (dollars * 1e6).round() as i64)
 }
 
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dollars_are_read_to_the_last_digit() {
+    fn dollars_are_parsed_exactly() {
         assert_eq!(parse_usd("2"), Ok(2 * PICOS));
         assert_eq!(parse_usd("$2.50"), Ok(2_500_000_000_000));
         assert_eq!(parse_usd("0.000000000001"), Ok(1));
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn dollars_are_written_as_they_are_read() {
+    fn formatted_dollars_parse_to_the_same_amount() {
         for text in ["2.00", "0.0000000625", "1234.56"] {
             assert_eq!(usd(parse_usd(text).unwrap()), text);
         }
     }
 
     #[test]
-    fn a_price_is_dollars_a_million_tokens() {
+    fn prices_are_dollars_per_million_tokens() {
         let section = PriceSection {
             input: 3.0,
             output: 15.0,

@@ -1,4 +1,4 @@
-//! `viv perms`: what agents ask for, in every process that runs sessions of this data directory, and the answers.
+//! `viv perms`: list and answer the pending requests of all sessions of this data directory.
 
 use std::process::ExitCode;
 
@@ -7,46 +7,46 @@ use hyper::Method;
 use protocol::ProblemCode;
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::table::{Table, print, print_json};
+use crate::table::{TextTable, print, print_json};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PermsCommand {
-    /// What waits for an answer, oldest first
+    /// List pending permission requests and questions, oldest first
     Ls,
-    /// Let the agent do it
+    /// Allow a permission request
     Allow {
-        /// ID or SESSION/ID, as `viv perms ls` shows it
+        /// Request: ID or SESSION/ID, as listed by `viv perms ls`
         id: String,
-        /// And the same thing again for the rest of the session
+        /// Also allow the same request for the rest of the session
         #[arg(long)]
         always: bool,
     },
-    /// Refuse it
+    /// Deny a permission request, or reject a question
     Deny {
-        /// ID or SESSION/ID, as `viv perms ls` shows it
+        /// Request: ID or SESSION/ID, as listed by `viv perms ls`
         id: String,
     },
     /// Answer a question
     Answer {
-        /// ID or SESSION/ID, as `viv perms ls` shows it
+        /// Request: ID or SESSION/ID, as listed by `viv perms ls`
         id: String,
-        /// The answer; one for each thing that is asked
+        /// Answer; one for each part of the question
         #[arg(required = true, value_name = "ANSWER")]
         answers: Vec<String>,
     },
 }
 
-/// Something that waits, and who can be told the answer.
-struct Waiting {
-    client: Client,
+/// A pending request, and the process that takes the answer.
+struct PendingAnswer {
+    client: ApiClient,
     asked: Value,
 }
 
-impl Waiting {
+impl PendingAnswer {
     fn session(&self) -> &str {
         self.asked["sessionId"].as_str().unwrap_or_default()
     }
@@ -60,21 +60,21 @@ impl Waiting {
         self.asked["data"][name].as_str().unwrap_or_default()
     }
 
-    fn words(&self) -> String {
+    fn description(&self) -> String {
         let data = &self.asked["data"];
         let input = &data["metadata"]["input"];
         let what = data["action"].as_str().or(data["prompt"].as_str()).unwrap_or_default();
         if input.is_null() { what.to_owned() } else { format!("{what} {input}") }
     }
 
-    async fn tell(&self, how: &str, body: Option<Value>) -> Result<(), Failure> {
+    async fn send_answer(&self, how: &str, body: Option<Value>) -> Result<(), Failure> {
         let kind = if self.is_permission() { "permissions" } else { "questions" };
         let path = format!("/v1/sessions/{}/{kind}/{}/{how}", self.session(), self.id());
         self.client.call(Method::POST, &path, body).await.map(drop)
     }
 }
 
-/// Carries out `viv perms …`.
+/// Runs `viv perms …`.
 pub(crate) async fn carry_out(command: PermsCommand, config: Config, json: bool) -> Result<ExitCode, Failure> {
     let all = waiting(&config).await?;
     match command {
@@ -82,48 +82,50 @@ pub(crate) async fn carry_out(command: PermsCommand, config: Config, json: bool)
         PermsCommand::Allow { id, always } => {
             let one = find(&all, &id)?;
             let reply = if always { "always" } else { "once" };
-            only(one, true, &id)?.tell("reply", Some(json!({"reply": reply}))).await?;
+            require_kind(one, true, &id)?.send_answer("reply", Some(json!({"reply": reply}))).await?;
         }
         PermsCommand::Deny { id } => match find(&all, &id)? {
-            one if one.is_permission() => one.tell("reply", Some(json!({"reply": "reject"}))).await?,
-            one => one.tell("reject", None).await?,
+            one if one.is_permission() => one.send_answer("reply", Some(json!({"reply": "reject"}))).await?,
+            one => one.send_answer("reject", None).await?,
         },
         PermsCommand::Answer { id, answers } => {
             let one = find(&all, &id)?;
             let answers: Vec<[&String; 1]> = answers.iter().map(|answer| [answer]).collect();
-            only(one, false, &id)?.tell("reply", Some(json!({"answers": answers}))).await?;
+            require_kind(one, false, &id)?.send_answer("reply", Some(json!({"answers": answers}))).await?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn waiting(config: &Config) -> Result<Vec<Waiting>, Failure> {
-    let mut all: Vec<Waiting> = Vec::new();
-    for client in Client::everybody(&host::data_dir(config)?).await {
-        let told = client.json(Method::GET, "/v1/pending", None).await?;
-        let asked = told["pending"].as_array().into_iter().flatten().cloned();
-        all.extend(asked.map(|asked| Waiting { client: client.clone(), asked }));
+async fn waiting(config: &Config) -> Result<Vec<PendingAnswer>, Failure> {
+    let mut all: Vec<PendingAnswer> = Vec::new();
+    for client in ApiClient::all_owners(&host::data_dir(config)?).await {
+        let answer = client.json(Method::GET, "/v1/pending", None).await?;
+        let asked = answer["pending"].as_array().into_iter().flatten().cloned();
+        all.extend(asked.map(|asked| PendingAnswer { client: client.clone(), asked }));
     }
     all.sort_by(|one, other| one.asked["askedAt"].as_str().cmp(&other.asked["askedAt"].as_str()));
     Ok(all)
 }
 
-/// The one that is meant. Ids are counted in each session, so that a session may have to be named too.
-fn find<'a>(all: &'a [Waiting], reference: &str) -> Result<&'a Waiting, Failure> {
-    let fits = |one: &&Waiting| match reference.split_once('/') {
+/// Returns the request that `reference` names. Ids are unique within a session only, so the session may be needed too.
+fn find<'a>(all: &'a [PendingAnswer], reference: &str) -> Result<&'a PendingAnswer, Failure> {
+    let fits = |one: &&PendingAnswer| match reference.split_once('/') {
         Some((session, id)) => one.id() == id && one.session().starts_with(session),
         None => one.id() == reference,
     };
     let mut found = all.iter().filter(fits);
     let failure = |what: String| Failure::new(ProblemCode::PermissionNotPending, what).help("viv perms ls");
-    let one = found.next().ok_or_else(|| failure(format!("nothing called `{reference}` waits for an answer")))?;
+    let one = found.next().ok_or_else(|| failure(format!("no pending request `{reference}`")))?;
     match found.next() {
         None => Ok(one),
-        Some(_) => Err(failure(format!("more than one session asks `{reference}`: write SESSION/{reference}"))),
+        Some(_) => Err(failure(format!(
+            "request `{reference}` is pending in more than one session: write SESSION/{reference}"
+        ))),
     }
 }
 
-fn only<'a>(one: &'a Waiting, permission: bool, reference: &str) -> Result<&'a Waiting, Failure> {
+fn require_kind<'a>(one: &'a PendingAnswer, permission: bool, reference: &str) -> Result<&'a PendingAnswer, Failure> {
     if one.is_permission() == permission {
         return Ok(one);
     }
@@ -132,16 +134,16 @@ fn only<'a>(one: &'a Waiting, permission: bool, reference: &str) -> Result<&'a W
     Err(Failure::new(ProblemCode::InvalidRequest, what).help(format!("viv perms {verb} {reference}")))
 }
 
-fn list(all: &[Waiting], json: bool) -> Result<(), Failure> {
+fn list(all: &[PendingAnswer], json: bool) -> Result<(), Failure> {
     if json {
         let all: Vec<&Value> = all.iter().map(|one| &one.asked).collect();
         return print_json(&json!(all));
     }
-    let cells = |one: &Waiting| {
+    let cells = |one: &PendingAnswer| {
         let kind = one.asked["type"].as_str().unwrap_or_default();
         let at = one.asked["askedAt"].as_str().unwrap_or_default();
-        [format!("{}/{}", one.session(), one.id()), kind.to_owned(), at.to_owned(), one.words()]
+        [format!("{}/{}", one.session(), one.id()), kind.to_owned(), at.to_owned(), one.description()]
     };
     let head = ["ID", "KIND", "ASKED", "WHAT"];
-    print(&Table { head, rows: all.iter().map(cells).collect() }.text())
+    print(&TextTable { head, rows: all.iter().map(cells).collect() }.text())
 }

@@ -1,7 +1,6 @@
 //! `viv policy`: check, explain, test, compare and trust policy files.
 //!
-//! Answers come from the evaluator that enforcement uses; nothing here decides anything. Data goes to standard
-//! output, words for people to standard error.
+//! Answers come from the evaluator that enforces policies. Data goes to standard output, messages to standard error.
 
 mod check;
 mod diff;
@@ -24,95 +23,95 @@ use session::{ProjectPolicy, SessionError};
 
 use crate::config::Config;
 
-pub(crate) use failure::Failure;
+pub(crate) use failure::PolicyCommandError;
 
-/// What `viv policy` can do.
+/// Subcommands of `viv policy`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Check policy files; what is wrong is shown with its line
-    Check(check::Args),
-    /// Say in sentences what a session may do, and which rule says so
-    Explain(explain::Args),
-    /// Ask whether something would be allowed; exit code 5 when not
-    Test(test::Args),
-    /// Show what one policy allows more or less than another
-    Diff(diff::Args),
-    /// List the built-in policies, or print one
-    Presets(preset::Args),
+    /// Check policy files and show mistakes with their line
+    Check(check::CheckArguments),
+    /// Explain a policy in sentences, each with its rule
+    Explain(explain::ExplainArguments),
+    /// Test whether a policy allows an action; exit code 5 if not
+    Test(test::TestArguments),
+    /// Compare two policies: what the second allows more or less
+    Diff(diff::DiffArguments),
+    /// List the presets, or print one
+    Presets(preset::PresetArguments),
     /// Print the JSON Schema of the policy file
     Schema,
-    /// Trust a project's policy file as it is now, so that it can be a base
-    Trust(trust::Args),
-    /// What a session tried to reach over the network, and which rule decided
-    Log(LogArgs),
-    /// A policy that would have allowed what a session was refused, to read and to choose from
-    Suggest(SuggestArgs),
-    /// Take away from what a running session may reach, at once and for the rest of its life
-    Narrow(NarrowArgs),
-    /// Let a running session reach more, for a time; nothing passes the ceiling
-    Grant(GrantArgs),
+    /// Trust the current content of a project's policy file, so that it can be the base layer
+    Trust(trust::TrustArguments),
+    /// List the network connections of a session, each with the rule that decided
+    Log(LogArguments),
+    /// Suggest a policy that allows the connections that a session was denied, for review
+    Suggest(SuggestArguments),
+    /// Narrow the network access of a running session, from now until it ends
+    Narrow(NarrowArguments),
+    /// Grant a running session more network access for a time; cannot exceed the organisation policy
+    Grant(GrantArguments),
 }
 
 /// Arguments of `narrow`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct NarrowArgs {
-    /// Its id, its name, the beginning of its id, or @last
+pub(crate) struct NarrowArguments {
+    /// Session: id, name, prefix of an id, or @last
     pub(crate) session: String,
-    /// What it may reach at most, as net.allowlist=HOST:PORT,… or net.enabled=false, or never, as net.denylist=HOST
+    /// Remaining access: net.allowlist=HOST:PORT,…, net.denylist=HOST or net.enabled=false
     #[arg(required = true, value_name = "KEY=VALUE")]
     pub(crate) rules: Vec<String>,
 }
 
 /// Arguments of `grant`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct GrantArgs {
-    /// Its id, its name, the beginning of its id, or @last
+pub(crate) struct GrantArguments {
+    /// Session: id, name, prefix of an id, or @last
     pub(crate) session: String,
-    /// What it may reach beside what it may, as net.allowlist=HOST:PORT
+    /// Additional hosts to allow: net.allowlist=HOST:PORT
     #[arg(required = true, value_name = "KEY=VALUE")]
     pub(crate) rules: Vec<String>,
-    /// How long, in seconds
+    /// Duration of the grant in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     pub(crate) seconds: u64,
 }
 
 /// Arguments of `log`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct LogArgs {
-    /// Its id, its name, the beginning of its id, or @last
+pub(crate) struct LogArguments {
+    /// Session: id, name, prefix of an id, or @last
     pub(crate) session: String,
-    /// Only what was refused
+    /// Show only denied connections
     #[arg(long)]
     pub(crate) denied: bool,
-    /// Go on until the session has ended
+    /// Wait for new connections until the session ends
     #[arg(short, long)]
     pub(crate) follow: bool,
 }
 
 /// Arguments of `suggest`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct SuggestArgs {
-    /// Its id, its name, the beginning of its id, or @last
+pub(crate) struct SuggestArguments {
+    /// Session: id, name, prefix of an id, or @last
     pub(crate) session: String,
 }
 
-/// What the command line and the environment say, read by `main` alone.
+/// Settings from the command line and the configuration that policy commands need.
 #[derive(Debug)]
-pub(crate) struct Setting {
-    /// Whether the answer is one JSON document.
+pub(crate) struct PolicyContext {
+    /// Whether to print JSON.
     pub(crate) json: bool,
-    /// Where the list of trusted files is kept.
+    /// Data directory, with the list of trusted files.
     pub(crate) data_dir: PathBuf,
-    /// The organisation's rules, if the file exists.
+    /// Path of the organisation's policy; the file may not exist.
     pub(crate) organisation_file: PathBuf,
-    /// Where a project's own policy is looked for; nowhere when there is none.
+    /// Project directory, which may have a policy file.
     pub(crate) workspace: Option<PathBuf>,
     /// Seconds since 1970.
     pub(crate) now_unix_secs: u64,
 }
 
-impl Setting {
-    /// As configured, for what belongs to no project.
+impl PolicyContext {
+    /// Returns the context without a project.
     pub(crate) fn of(config: &Config, json: bool) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self {
@@ -124,63 +123,68 @@ impl Setting {
         }
     }
 
-    /// The same for the project in `workspace`; without one, the current directory is the project.
+    /// Returns the context with the project in `workspace`, or else in the current directory.
     pub(crate) fn in_project(mut self, workspace: Option<&Path>) -> Self {
         self.workspace = Some(workspace.unwrap_or(Path::new(".")).to_owned());
         self
     }
 }
 
-/// The policy of one run: what was named, else what holds in this project; then narrowed.
-pub(crate) fn choose(setting: &Setting, named: Option<&str>, narrow: &[String]) -> Result<EffectivePolicy, Failure> {
-    let above = match named {
-        Some(name) => load::chosen_in_project(name, setting)?,
-        None => load::unchosen(setting)?.0,
+/// Returns the policy of one run: the named one, or else the project's default, with `narrow` applied.
+pub(crate) fn choose(
+    setting: &PolicyContext,
+    named: Option<&str>,
+    narrow: &[String],
+) -> Result<EffectivePolicy, PolicyCommandError> {
+    let chosen = match named {
+        Some(name) => load::named_policy_in_project(name, setting)?,
+        None => load::default_policy(setting)?.0,
     };
     let narrowings = narrow.iter().map(|argument| NarrowingLayer::assign(argument)).collect::<Result<Vec<_>, _>>()?;
-    let policy = above.narrowed(&narrowings).map_err(Failure::Asked)?;
+    let policy = chosen.narrowed(&narrowings).map_err(PolicyCommandError::Asked)?;
     match data_inside(setting)? {
         Some(inside) => Ok(policy.narrowed(&[NarrowingLayer::hiding(&inside)?])?),
         None => Ok(policy),
     }
 }
 
-/// Where the data directory lies in the project, if it does: there are the tokens and records of this host.
-fn data_inside(setting: &Setting) -> Result<Option<String>, Failure> {
+/// Returns the path of the data directory within the project, if it is inside: sessions must not see it.
+fn data_inside(setting: &PolicyContext) -> Result<Option<String>, PolicyCommandError> {
     let workspace = setting.workspace.as_deref().and_then(|workspace| workspace.canonicalize().ok());
     let (Some(workspace), Ok(data)) = (workspace, setting.data_dir.canonicalize()) else { return Ok(None) };
     match data.strip_prefix(workspace) {
         Ok(inside) if !inside.as_os_str().is_empty() => {
-            let unnameable = || Failure::Read { path: data.clone(), source: ErrorKind::InvalidFilename.into() };
+            let unnameable =
+                || PolicyCommandError::Read { path: data.clone(), source: ErrorKind::InvalidFilename.into() };
             Ok(Some(inside.to_str().ok_or_else(unnameable)?.to_owned()))
         }
         _ => Ok(None),
     }
 }
 
-/// What a session's own directory makes of the policy of a host, for sessions that nobody chose a policy for.
+/// Returns the function that applies the policy file of a session's directory to the policy of the host.
 pub(crate) fn project(config: &Config) -> ProjectPolicy {
     let config = config.clone();
     ProjectPolicy(Arc::new(move |policy: &Arc<EffectivePolicy>, directory: &Path| {
-        let setting = Setting::of(&config, false).in_project(Some(directory));
+        let setting = PolicyContext::of(&config, false).in_project(Some(directory));
         load::narrowed_by_project(policy, &setting).map_err(|failure| match failure {
-            Failure::Read { path, source } | Failure::Trust { path, source } => {
+            PolicyCommandError::Read { path, source } | PolicyCommandError::Trust { path, source } => {
                 SessionError::ProjectPolicy { path, source }
             }
-            Failure::Invalid(error) => error.into(),
-            Failure::Widening(error) => error.into(),
+            PolicyCommandError::Invalid(error) => error.into(),
+            PolicyCommandError::Widening(error) => error.into(),
             other => SessionError::ProjectPolicy { path: directory.to_owned(), source: std::io::Error::other(other) },
         })
     }))
 }
 
-/// Runs one command. `out` gets data, `people` gets words.
+/// Runs one subcommand. Data goes to `out`, messages to `people`.
 pub(crate) fn run(
     command: PolicyCommand,
-    setting: &Setting,
+    setting: &PolicyContext,
     out: &mut dyn Write,
     people: &mut dyn Write,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, PolicyCommandError> {
     match command {
         PolicyCommand::Check(args) => check::run(&args, setting, out, people),
         PolicyCommand::Explain(args) => explain::run(&args, setting, out, people),
@@ -189,16 +193,16 @@ pub(crate) fn run(
         PolicyCommand::Presets(args) => preset::run(&args, setting, out),
         PolicyCommand::Schema => print_json(out, &::policy::schema()),
         PolicyCommand::Trust(args) => trust::run(&args, setting, out, people),
-        // About sessions, and so carried out where journals are read.
+        // These read sessions and are dispatched in `host.rs`.
         PolicyCommand::Log(_) | PolicyCommand::Suggest(_) | PolicyCommand::Narrow(_) | PolicyCommand::Grant(_) => {
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// Writes one JSON document and a line end.
-fn print_json(out: &mut dyn Write, value: &impl serde::Serialize) -> Result<ExitCode, Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Output(error.into()))?;
-    writeln!(out, "{text}").map_err(Failure::Output)?;
+/// Prints a JSON document.
+fn print_json(out: &mut dyn Write, value: &impl serde::Serialize) -> Result<ExitCode, PolicyCommandError> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| PolicyCommandError::Output(error.into()))?;
+    writeln!(out, "{text}").map_err(PolicyCommandError::Output)?;
     Ok(ExitCode::SUCCESS)
 }

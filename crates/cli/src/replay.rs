@@ -1,4 +1,4 @@
-//! `viv replay SESSION`: the recorded session once more, offline, with the real agent and no model.
+//! `viv replay SESSION`: replay a recorded session offline, with the real agent and no model.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,86 +12,92 @@ use protocol::{Event, ProblemCode, TurnOutcome};
 use session::{ReplaySessionError, ReplaySetup, SessionRecording};
 use store::{DataDir, SessionIndex, SystemClock};
 
-use crate::agents::{self, Wanted};
-use crate::backend::PlaceArguments;
+use crate::agents::{self, AgentSpec};
+use crate::backend::SandboxArguments;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::name::new_session_id;
-use crate::policy::{Setting, choose};
-use crate::reachable::Reachable;
-use crate::signals::Signals;
+use crate::policy::{PolicyContext, choose};
+use crate::served_sessions::ServedSessions;
+use crate::session_id::new_session_id;
+use crate::signals::StopSignals;
 use crate::timeline::Timeline;
 use crate::{host, upstream};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArguments {
     #[command(flatten)]
-    pub(crate) place: PlaceArguments,
-    /// Id, name, the beginning of an id, or @last
+    pub(crate) sandbox: SandboxArguments,
+    /// Session: id, name, prefix of an id, or @last
     session: String,
-    /// Compare the two records, and end with 9 where they differ
+    /// Compare both journals and exit with code 9 if they differ
     #[arg(long)]
     diff: bool,
-    /// Another directory that is as the recorded one was when its session began
+    /// Directory with the same content as the recorded workspace at the start of its session
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// The policy it was recorded under; what `viv policy explain` says when not given
+    /// Policy file or preset of the recorded session (default: see `viv policy explain`)
     #[arg(long, value_name = "FILE|PRESET")]
     policy: Option<String>,
-    /// What it was narrowed by: KEY=VALUE
+    /// Narrowing of the recorded session: KEY=VALUE
     #[arg(long, value_name = "KEY=VALUE")]
     narrow: Vec<String>,
 }
 
-/// Carries out `viv replay`.
+/// Runs `viv replay`.
 pub(crate) async fn carry_out(
     arguments: ReplayArguments,
     config: Config,
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::listen()?;
+    let mut signals = StopSignals::listen()?;
     let directory = host::data_dir(&config)?;
     let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
     let info = index.find(&arguments.session)?.info;
     let name = info.name.clone().unwrap_or_else(|| info.session_id.to_string());
     let refused = |error: ReplaySessionError| refused(&name, error);
     let recording = SessionRecording::read(&directory, &info).map_err(refused)?;
-    let normal = upstream::normal(&config)?;
-    let tape = Arc::new(load(&directory, &recording, &normal)?);
+    let normal = upstream::request_normalizer(&config)?;
+    let recorded = Arc::new(load(&directory, &recording, &normal)?);
     install(&config, &recording)?;
     let workspace = arguments.workspace.as_deref().or(recording.directory.as_deref());
-    let setting = Setting::of(&config, json);
-    // One that had no directory belonged to no project, wherever it is played again.
+    let setting = PolicyContext::of(&config, json);
+    // A session without a workspace belongs to no project.
     let setting = if workspace.is_some() { setting.in_project(workspace) } else { setting };
     let policy = choose(&setting, arguments.policy.as_deref(), &arguments.narrow)?;
-    let stage = ReplaySetup {
-        upstream: tape.clone(),
+    let setup = ReplaySetup {
+        upstream: recorded.clone(),
         policy: Arc::new(policy),
-        directory: arguments.workspace.map(std::path::absolute).transpose().map_err(|error| Failure::output(&error))?,
+        directory: arguments
+            .workspace
+            .map(std::path::absolute)
+            .transpose()
+            .map_err(|error| Failure::output_failed(&error))?,
         options: host::options(&config),
     };
     if recording.directory.is_some() && recording.origin.is_none() {
-        anstream::eprintln!("\x1b[33mnote\x1b[0m  nobody noted how the workspace began; it is taken as it is");
+        anstream::eprintln!(
+            "\x1b[33mnote\x1b[0m  the original state of the workspace was not recorded; using its current state"
+        );
     }
-    let sessions = host::open_sessions_behind(&config, stage.policy.clone(), spawner, tape.clone()).await?;
-    let reachable = Reachable::open(sessions, &directory);
-    let mut audience = Audience { json, ..Audience::default() };
+    let sessions = host::open_sessions_behind(&config, setup.policy.clone(), spawner, recorded.clone()).await?;
+    let served = ServedSessions::open(sessions, &directory);
+    let mut printer = ReplayPrinter { json, ..ReplayPrinter::default() };
     let id = new_session_id()?;
     let played = tokio::select! {
-        played = reachable.sessions.replay_and_compare(id, &recording, &tape, stage, &normal, |event| audience.hear(event)) => {
+        played = served.sessions.play_whole(id, &recording, &recorded, setup, &normal, |event| printer.show(event)) => {
             played.map_err(refused)
         }
         stop = signals.received() => {
-            reachable.close().await;
+            served.close().await;
             return Ok(stop.exit_code());
         }
     };
-    reachable.close().await;
+    served.close().await;
     let played = played?;
-    audience.farewell(&name, played.left);
+    printer.show_summary(&name, played.left);
     if let Some(miss) = played.miss {
-        return Err(Failure::new(ProblemCode::ReplayMiss, "the agent asked for something that was not recorded")
+        return Err(Failure::new(ProblemCode::ReplayMiss, "the agent made a model call that was not recorded")
             .detail(miss)
             .help(format!("viv sessions events {name}")));
     }
@@ -104,7 +110,7 @@ pub(crate) async fn carry_out(
     })
 }
 
-/// The recorded answers.
+/// Loads the recorded answers.
 fn load(
     directory: &DataDir,
     recording: &SessionRecording,
@@ -118,11 +124,11 @@ fn install(config: &Config, recording: &SessionRecording) -> Result<(), Failure>
         Some(version) => format!("{}@{version}", recording.agent),
         None => recording.agent.clone(),
     };
-    agents::install_on_first_use(config, &Wanted::parse(&wanted)?)
+    agents::install_on_first_use(config, &AgentSpec::parse(&wanted)?)
 }
 
 fn impossible(error: &dyn std::error::Error) -> Failure {
-    Failure::of(ProblemCode::ReplayImpossible, error).help("viv sessions ls")
+    Failure::from_error(ProblemCode::ReplayImpossible, error).help("viv sessions ls")
 }
 
 fn refused(name: &str, error: ReplaySessionError) -> Failure {
@@ -131,7 +137,7 @@ fn refused(name: &str, error: ReplaySessionError) -> Failure {
         ReplaySessionError::Policy(_) => impossible(&error).help(format!("viv replay {name} --policy=balanced")),
         ReplaySessionError::Workspace { ref differences, .. } => {
             let detail = differences.join("\n");
-            impossible(&error).detail(detail).help(format!("viv replay {name} --workspace=DIR"))
+            impossible(&error).detail(detail).help(format!("viv replay {name} --workspace=."))
         }
         ReplaySessionError::NeverStarted(_)
         | ReplaySessionError::Recording(_)
@@ -149,30 +155,30 @@ fn show_difference(lines: &[String], name: &str, json: bool) -> Result<ExitCode,
     if !json {
         crate::table::print(&(lines.join("\n") + "\n"))?;
     }
-    let what = format!("the replay differs from what was recorded in {} lines", lines.len());
+    let what = format!("the replay differs from the recording in {} lines", lines.len());
     Err(Failure::new(ProblemCode::ReplayDiffers, what).help(format!("viv sessions events {name}")))
 }
 
-/// Whoever watches a replay.
+/// Shows the progress of a replay on stderr.
 #[derive(Default)]
-struct Audience {
+struct ReplayPrinter {
     json: bool,
     timeline: Timeline,
 }
 
-impl Audience {
-    fn hear(&mut self, event: &Event) {
-        // A reader that is gone is no reason to end in the middle.
+impl ReplayPrinter {
+    fn show(&mut self, event: &Event) {
+        // A closed stderr does not stop the replay.
         if !self.json {
             let _ = self.timeline.show(event, &mut anstream::stderr().lock());
         }
     }
 
-    fn farewell(&self, name: &str, left: usize) {
+    fn show_summary(&self, name: &str, left: usize) {
         if self.json {
             return;
         }
-        let asked = if left == 0 { String::new() } else { format!(" · {left} recorded calls were not asked for") };
-        let _ = writeln!(anstream::stderr().lock(), "replay of {name} · {}{asked}", self.timeline.bill());
+        let unused = if left == 0 { String::new() } else { format!(" · {left} recorded calls were not made") };
+        let _ = writeln!(anstream::stderr().lock(), "replay of {name} · {}{unused}", self.timeline.bill());
     }
 }

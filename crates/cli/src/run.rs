@@ -1,11 +1,12 @@
-//! `viv run AGENT PROMPT`: one prompt, shown as it happens.
+//! `viv run AGENT PROMPT`: run an agent on one prompt and stream its output.
 //!
-//! What the agent says is data and goes to stdout; everything else is for people and goes to stderr.
+//! Messages of the agent go to stdout, everything else to stderr.
 
+mod agent_text;
 mod finish;
-mod speech;
 
 use std::io::{IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -15,20 +16,20 @@ use protocol::{
     SessionEnded, SessionId, SessionInfo, TurnOutcome,
 };
 
-use crate::agents::{self, Wanted};
+use crate::agents::{self, AgentSpec};
 use crate::args::{Permissions, RunArguments};
 use crate::config::Config;
-use crate::equipment;
 use crate::failure::Failure;
-use crate::front::{Follow, Front};
-use crate::name::new_session_id;
-use crate::person;
-use crate::policy::{Setting, choose};
-use crate::signals::{Signals, Stop};
+use crate::policy::{PolicyContext, choose};
+use crate::prompter;
+use crate::session_access::{EventSource, SessionAccess};
+use crate::session_id::new_session_id;
+use crate::signals::{StopSignal, StopSignals};
+use crate::skills_and_mcp;
 use crate::timeline::Timeline;
-use crate::upstream::Notice;
+use crate::upstream::ModelNotice;
 
-/// Carries out `viv run`.
+/// Runs `viv run`.
 pub(crate) async fn carry_out(
     arguments: RunArguments,
     config: Config,
@@ -37,76 +38,84 @@ pub(crate) async fn carry_out(
 ) -> Result<ExitCode, Failure> {
     finish::check(arguments.on_finish, on_terminal())?;
     let config = config.with_env_file(arguments.env_file.as_deref())?;
-    let mut signals = Signals::listen()?;
+    let mut signals = StopSignals::listen()?;
     let prompt = prompt(&arguments.prompt)?;
-    let workspace = arguments.workspace.canonicalize().map_err(|error| {
-        Failure::new(
-            ProblemCode::InvalidRequest,
-            format!("workspace `{}` cannot be opened", arguments.workspace.display()),
-        )
-        .because(&error)
-        .help("viv run mock hello --workspace .")
-    })?;
+    let workspace = open_workspace(&arguments.workspace)?;
     let permissions = arguments.perms.unwrap_or(if on_terminal() { Permissions::Ask } else { Permissions::Deny });
-    let wanted = Wanted::parse(&arguments.agent)?;
-    agents::install_on_first_use(&config, &wanted)?;
-    let request = CreateSession {
-        agent: wanted.agent.id().to_owned(),
-        agent_version: wanted.version,
-        model: arguments.model,
-        upstream: arguments.upstream.clone(),
-        permission_mode: arguments.mode,
-        directory: Some(workspace.to_string_lossy().into_owned()),
-        mcp: arguments.mcp.as_deref().map(equipment::mcp).transpose()?,
-        skills: equipment::skills(&arguments.skills)?,
-        ..CreateSession::default()
-    };
-    let setting = Setting::of(&config, json).in_project(Some(&workspace));
-    let policy = Arc::new(choose(&setting, arguments.policy.as_deref(), &arguments.narrow)?);
-    let front = if arguments.policy.is_some() || !arguments.narrow.is_empty() {
-        Front::here(&config, policy.clone(), spawner).await?
+    let request = request(&arguments, &config, &workspace)?;
+    let context = PolicyContext::of(&config, json).in_project(Some(&workspace));
+    let policy = Arc::new(choose(&context, arguments.policy.as_deref(), &arguments.narrow)?);
+    // A server's sessions have the server's policy.
+    let access = if arguments.policy.is_some() || !arguments.narrow.is_empty() {
+        SessionAccess::local(&config, policy.clone(), spawner).await?
     } else {
-        Front::open(&config, policy.clone(), spawner).await?
+        SessionAccess::open(&config, policy.clone(), spawner).await?
     };
-    let output = if json { Output::Json } else { Output::Text };
-    let mut conversation = match begin(&front, request, permissions, output, &mut signals).await? {
+    let output = if json { RunOutput::Json } else { RunOutput::Text };
+    let mut conversation = match begin(&access, request, permissions, output, &mut signals).await? {
         Ok(conversation) => conversation,
         Err(stop) => return Ok(stop.exit_code()),
     };
-    let agent = &conversation.session.agent;
-    let notice = match &front {
-        Front::Here(_) => Notice::here(&config, arguments.upstream.as_deref(), agent),
-        Front::There(_) => Notice::there(arguments.upstream.as_deref()),
-    };
-    conversation.announce(&notice);
+    conversation.announce(&notice(&access, &config, arguments.upstream.as_deref(), &conversation.session.agent));
     let outcome = conversation.turn(&prompt, &mut signals).await;
     let ended = conversation.end(&outcome).await;
-    front.close().await;
+    access.close().await;
     let outcome = outcome?;
     ended?;
     anstream::eprintln!("{}", conversation.timeline.bill());
-    let left = finish::Left { config: &config, session: &conversation.session, policy: &policy };
-    if left.settle(arguments.on_finish, outcome).await? == finish::Settled::Kept {
-        conversation.farewell();
+    let changes = finish::RunChanges { config: &config, session: &conversation.session, policy: &policy };
+    if changes.settle(arguments.on_finish, outcome).await? == finish::ChangesOutcome::Kept {
+        conversation.show_next_commands();
     }
     Ok(outcome.exit_code())
 }
 
-/// The conversation, or who told us to stop before it had begun.
+fn open_workspace(path: &Path) -> Result<PathBuf, Failure> {
+    path.canonicalize().map_err(|error| {
+        Failure::new(ProblemCode::InvalidRequest, format!("cannot open the workspace `{}`", path.display()))
+            .because(&error)
+            .help("viv run mock hello --workspace .")
+    })
+}
+
+/// Returns the request for the session; installs the agent if it is missing.
+fn request(arguments: &RunArguments, config: &Config, workspace: &Path) -> Result<CreateSession, Failure> {
+    let spec = AgentSpec::parse(&arguments.agent)?;
+    agents::install_on_first_use(config, &spec)?;
+    Ok(CreateSession {
+        agent: spec.agent.id().to_owned(),
+        agent_version: spec.version,
+        model: arguments.model.clone(),
+        upstream: arguments.upstream.clone(),
+        permission_mode: arguments.mode.clone(),
+        directory: Some(workspace.to_string_lossy().into_owned()),
+        mcp: arguments.mcp.as_deref().map(skills_and_mcp::read_mcp_servers).transpose()?,
+        skills: skills_and_mcp::parse_skill_sources(&arguments.skills)?,
+        ..CreateSession::default()
+    })
+}
+
+fn notice(access: &SessionAccess, config: &Config, upstream: Option<&str>, agent: &str) -> ModelNotice {
+    match access {
+        SessionAccess::Local(_) => ModelNotice::local(config, upstream, agent),
+        SessionAccess::Remote(_) => ModelNotice::remote(upstream),
+    }
+}
+
+/// Starts the conversation; returns the signal if viv was told to stop before.
 async fn begin<'a>(
-    front: &'a Front,
+    access: &'a SessionAccess,
     request: CreateSession,
     permissions: Permissions,
-    output: Output,
-    signals: &mut Signals,
-) -> Result<Result<Conversation<'a>, Stop>, Failure> {
+    output: RunOutput,
+    signals: &mut StopSignals,
+) -> Result<Result<Conversation<'a>, StopSignal>, Failure> {
     let begun = tokio::select! {
-        begun = Conversation::begin(front, request, permissions, output) => begun.map(Ok),
+        begun = Conversation::begin(access, request, permissions, output) => begun.map(Ok),
         stop = signals.received() => Ok(Err(stop)),
     };
     if !matches!(begun, Ok(Ok(_))) {
-        // What its sandbox was given goes with it, and nobody waits for that after us.
-        front.close().await;
+        access.close().await;
     }
     begun
 }
@@ -126,76 +135,76 @@ fn on_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Why a conversation is over.
+/// End of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// The turn came to its end.
+pub(crate) enum RunEnding {
+    /// The turn ended.
     Turn(TurnOutcome),
-    /// We were told to stop.
-    Stopped(Stop),
+    /// A signal stopped viv.
+    Stopped(StopSignal),
 }
 
-impl Ending {
-    /// The exit code that goes with it.
+impl RunEnding {
+    /// Returns the exit code.
     pub(crate) fn exit_code(self) -> ExitCode {
         match self {
             Self::Turn(TurnOutcome::Completed) => ExitCode::SUCCESS,
             Self::Turn(TurnOutcome::Failed) => ExitCode::from(1),
             Self::Turn(TurnOutcome::TimedOut) => ExitCode::from(124),
-            Self::Turn(TurnOutcome::Interrupted) => Stop::Interrupt.exit_code(),
+            Self::Turn(TurnOutcome::Interrupted) => StopSignal::Interrupt.exit_code(),
             Self::Stopped(stop) => stop.exit_code(),
         }
     }
 }
 
-/// How events are shown.
+/// Output format of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
-    /// The agent's words on stdout, as they come; the rest on stderr.
+pub(crate) enum RunOutput {
+    /// Messages of the agent on stdout, other events on stderr.
     Text,
-    /// Everything on stdout, as a person reads it.
+    /// All events on stdout as readable lines.
     Tour,
-    /// One event a line on stdout.
+    /// All events on stdout as JSON lines.
     Json,
 }
 
-/// A session that this process talks to.
+/// A conversation with the agent of one session.
 pub(crate) struct Conversation<'a> {
-    front: &'a Front,
+    access: &'a SessionAccess,
     pub(crate) session: SessionInfo,
-    events: Follow,
+    events: EventSource,
     permissions: Permissions,
-    output: Output,
-    speech: speech::Speech,
+    output: RunOutput,
+    text: agent_text::AgentText,
     pub(crate) timeline: Timeline,
 }
 
 impl<'a> Conversation<'a> {
-    /// Makes the session.
+    /// Creates the session.
     pub(crate) async fn begin(
-        front: &'a Front,
+        access: &'a SessionAccess,
         request: CreateSession,
         permissions: Permissions,
-        output: Output,
+        output: RunOutput,
     ) -> Result<Self, Failure> {
         let id = new_session_id()?;
-        let session = front.create(&id, request).await?;
-        let events = front.follow(&id).await?;
-        let timeline = if output == Output::Text { Timeline::beside_words() } else { Timeline::default() };
-        let speech = speech::Speech::default();
-        Ok(Self { front, session, events, permissions, output, speech, timeline })
+        let session = access.create(&id, request).await?;
+        let events = access.follow(&id).await?;
+        let timeline = if output == RunOutput::Text { Timeline::without_messages() } else { Timeline::default() };
+        let text = agent_text::AgentText::default();
+        Ok(Self { access, session, events, permissions, output, text, timeline })
     }
 
     fn id(&self) -> &SessionId {
         &self.session.session_id
     }
 
-    /// The name a person calls it by.
+    /// Returns the name of the session, or else its id.
     pub(crate) fn name(&self) -> &str {
         self.session.name.as_deref().unwrap_or(self.session.session_id.as_str())
     }
 
-    fn announce(&self, notice: &Notice) {
+    fn announce(&self, notice: &ModelNotice) {
         let (name, agent, model) = (self.name(), &self.session.agent, &notice.model);
         anstream::eprintln!("\x1b[1msession\x1b[0m {name} · agent {agent} · model: {model}");
         for hint in &notice.hints {
@@ -203,22 +212,22 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    fn farewell(&self) {
+    fn show_next_commands(&self) {
         anstream::eprintln!("viv sessions diff {name} · viv sessions events {name}", name = self.name());
     }
 
-    /// Sends `prompt` and shows everything until its turn has ended, or until we are told to stop.
-    pub(crate) async fn turn(&mut self, prompt: &str, signals: &mut Signals) -> Result<Ending, Failure> {
+    /// Sends `prompt` and shows events until the turn ends or a signal arrives.
+    pub(crate) async fn turn(&mut self, prompt: &str, signals: &mut StopSignals) -> Result<RunEnding, Failure> {
         tokio::select! {
-            outcome = self.talk(prompt) => outcome.map(Ending::Turn),
-            stop = signals.received() => Ok(Ending::Stopped(stop)),
+            outcome = self.talk(prompt) => outcome.map(RunEnding::Turn),
+            stop = signals.received() => Ok(RunEnding::Stopped(stop)),
         }
     }
 
     async fn talk(&mut self, prompt: &str) -> Result<TurnOutcome, Failure> {
-        self.front.send(self.id(), prompt).await?;
+        self.access.send(self.id(), prompt).await?;
         loop {
-            // A journal that grows faster than we print never makes us wait, and signals are heard only while we do.
+            // Yield to the signal handler even if the journal always has a next event.
             tokio::task::coop::consume_budget().await;
             let Some(event) = self.events.next().await? else { return Ok(TurnOutcome::Failed) };
             self.show(&event)?;
@@ -232,12 +241,11 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Ends the session, and after a turn that ended shows how. Whoever stopped it does not wait for what an agent
-    /// that printed without end has left to be shown.
-    pub(crate) async fn end(&mut self, outcome: &Result<Ending, Failure>) -> Result<(), Failure> {
-        self.front.terminate(self.id()).await?;
-        self.leave_line().map_err(|error| Failure::output(&error))?;
-        if !matches!(outcome, Ok(Ending::Turn(_))) {
+    /// Ends the session. After a turn, shows the remaining events; after a signal, skips them.
+    pub(crate) async fn end(&mut self, outcome: &Result<RunEnding, Failure>) -> Result<(), Failure> {
+        self.access.terminate(self.id()).await?;
+        self.end_line().map_err(|error| Failure::output_failed(&error))?;
+        if !matches!(outcome, Ok(RunEnding::Turn(_))) {
             return Ok(());
         }
         while let Some(event) = self.events.next().await? {
@@ -248,21 +256,21 @@ impl<'a> Conversation<'a> {
 
     fn show(&mut self, event: &Event) -> Result<(), Failure> {
         let written = match self.output {
-            Output::Json => serde_json::to_string(event)
+            RunOutput::Json => serde_json::to_string(event)
                 .map_err(std::io::Error::other)
                 .and_then(|line| writeln!(std::io::stdout().lock(), "{line}")),
-            Output::Tour => self.timeline.show(event, &mut anstream::stdout().lock()),
-            Output::Text => self.show_apart(event),
+            RunOutput::Tour => self.timeline.show(event, &mut anstream::stdout().lock()),
+            RunOutput::Text => self.show_streamed(event),
         };
-        written.map_err(|error| Failure::output(&error))
+        written.map_err(|error| Failure::output_failed(&error))
     }
 
-    /// Words on stdout, piece by piece; what else happens on stderr.
-    fn show_apart(&mut self, event: &Event) -> std::io::Result<()> {
-        let words = self.speech.hear(&event.draft.body);
-        if !words.is_empty() {
+    /// Streams messages to stdout and prints other events on stderr.
+    fn show_streamed(&mut self, event: &Event) -> std::io::Result<()> {
+        let text = self.text.render(&event.draft.body);
+        if !text.is_empty() {
             let mut stdout = anstream::stdout().lock();
-            stdout.write_all(&words)?;
+            stdout.write_all(&text)?;
             stdout.flush()?;
         }
         let mut lines = Vec::new();
@@ -270,14 +278,14 @@ impl<'a> Conversation<'a> {
         if lines.is_empty() {
             return Ok(());
         }
-        self.leave_line()?;
+        self.end_line()?;
         anstream::stderr().lock().write_all(&lines)
     }
 
-    /// On a terminal what people read stands among the words, and never on a line with them. A pipe holds the words alone.
-    fn leave_line(&mut self) -> std::io::Result<()> {
-        if self.speech.is_mid_line() && std::io::stdout().is_terminal() {
-            self.speech.line_ended();
+    /// Ends the line of a message on a terminal, before other output. A pipe receives messages only.
+    fn end_line(&mut self) -> std::io::Result<()> {
+        if self.text.is_mid_line() && std::io::stdout().is_terminal() {
+            self.text.line_ended();
             writeln!(std::io::stdout().lock())?;
         }
         Ok(())
@@ -287,20 +295,20 @@ impl<'a> Conversation<'a> {
         let reply = match self.permissions {
             Permissions::Allow => PermissionReply::Once,
             Permissions::Deny => PermissionReply::Reject,
-            // Who started a run and is gone would keep it waiting for nobody.
-            Permissions::Ask => person::permission().await.unwrap_or(PermissionReply::Reject),
+            // Without input nobody can answer, so the request is denied.
+            Permissions::Ask => prompter::ask_permission().await.unwrap_or(PermissionReply::Reject),
         };
-        self.front.reply(self.id(), &permission.permission_id, reply).await
+        self.access.reply(self.id(), &permission.permission_id, reply).await
     }
 
     async fn answer(&self, question: &Question) -> Result<(), Failure> {
         let answers = match self.permissions {
-            Permissions::Ask => person::answers(question).await.unwrap_or(None),
-            // Nobody is there to ask.
-            Permissions::Allow => person::first_options(question),
+            Permissions::Ask => prompter::ask_questions(question).await.unwrap_or(None),
+            // Nobody can be asked.
+            Permissions::Allow => prompter::first_options(question),
             Permissions::Deny => None,
         };
-        self.front.answer(self.id(), &question.question_id, answers).await
+        self.access.answer(self.id(), &question.question_id, answers).await
     }
 }
 
@@ -312,7 +320,7 @@ fn outcome_of(ended: &SessionEnded) -> TurnOutcome {
     }
 }
 
-/// Whether somebody must answer; what was allowed for the rest of the session is answered already.
+/// Returns whether a request needs an answer; one that a grant covers is already answered.
 pub(crate) fn is_open(permission: &Permission) -> bool {
     permission.metadata.as_ref().is_none_or(|metadata| metadata["granted_by"].is_null())
 }

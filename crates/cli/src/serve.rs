@@ -1,4 +1,4 @@
-//! `viv serve`: the session API, until it is told to stop.
+//! `viv serve`: the session API server.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,15 +15,18 @@ use server::{
 use session::{SessionError, SessionOptions};
 use store::{DataDir, SessionIndex, SystemClock};
 
-use crate::agents::{self, Wanted};
+use crate::agents::{self, AgentSpec};
 use crate::args::ServeArguments;
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::policy::{Setting, choose};
+use crate::policy::{PolicyContext, choose};
 use crate::{host, log, task, tokens, upstream};
 
-/// Carries out `viv serve`.
+/// Time after which the start is over and its memory can be released.
+const STARTED: Duration = Duration::from_secs(1);
+
+/// Runs `viv serve` until SIGINT or SIGTERM.
 pub(crate) async fn carry_out(
     arguments: ServeArguments,
     config: Config,
@@ -31,13 +34,14 @@ pub(crate) async fn carry_out(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     log::start_server();
-    host::take_descriptors();
+    host::raise_descriptor_limit();
     let config = config.with_env_file(None)?;
     let tls = tls(&arguments)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let directory = host::data_dir(&config)?;
-    let _only = directory.lock_server()?;
-    let policy = choose(&Setting::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
+    let _lock = directory.lock_server()?;
+    let policy =
+        choose(&PolicyContext::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
     let policy = Arc::new(policy);
     let sessions = host::open_sessions(&config, policy.clone(), spawner).await?;
     let token_file = directory.root().join("api.token");
@@ -64,52 +68,67 @@ pub(crate) async fn carry_out(
         let _ = std::io::stdout().flush();
     };
     let served = ServerConfig {
-        options: SessionOptions { normalizer: Some(Arc::new(upstream::normal(&config)?)), ..host::options(&config) },
+        options: SessionOptions {
+            normal: Some(Arc::new(upstream::request_normalizer(&config)?)),
+            ..host::options(&config)
+        },
         audit: Some(directory.audit_log()),
         installer: Some(installer(&config)),
-        remote_stop: Some(elsewhere(&directory)),
-        task_runner: Some(task::tasker(&config, &policy, &sessions)),
-        events: EventFilter::from_name(&arguments.events).unwrap_or_default(),
+        elsewhere: Some(elsewhere(&directory)),
+        tasker: Some(task::task_runner(&config, &policy, &sessions)),
+        events: EventFilter::named(&arguments.events).unwrap_or_default(),
         workspace_roots: workspace_roots(&arguments)?,
         hosts: arguments.allow_host.clone(),
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)
     };
-    server::serve(listeners, served, sessions, announce, host::stopped()).await.map_err(not_bound)?;
+    tokio::spawn(release_start_memory());
+    server::serve(listeners, served, sessions, announce, host::stop_requested()).await.map_err(not_bound)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Installs agents as `viv agents install` does.
+/// Releases memory that only the start needed.
+async fn release_start_memory() {
+    tokio::time::sleep(STARTED).await;
+    if let Err(error) = jail::give_back_what_the_start_needed() {
+        tracing::debug!(%error, "cannot release the memory of the start");
+    }
+}
+
+/// Returns the installer of agents, the same as `viv agents install`.
 fn installer(config: &Config) -> AgentInstaller {
     let config = config.clone();
     AgentInstaller(Arc::new(move |name: &str, again: bool| {
-        let wanted = Wanted::parse(name).map_err(|failure| failure.problem())?;
+        let wanted = AgentSpec::parse(name).map_err(|failure| failure.problem())?;
         agents::install(&config, &wanted, again).map_err(|failure| failure.problem())
     }))
 }
 
-/// Ends sessions of other processes as `viv sessions stop` does.
+/// Returns the function that stops sessions of other processes, the same as `viv sessions stop`.
 fn elsewhere(directory: &DataDir) -> RemoteStop {
     let directory = directory.clone();
     RemoteStop(Arc::new(move |id: SessionId| {
         let directory = directory.clone();
         let end = async move {
             let record = SessionIndex::open(&directory, Arc::new(SystemClock))?.find(id.as_str())?;
-            let owner = Client::of_owner(&directory, &record.owner).await;
-            let silent = || Failure::from(SessionError::RunByAnotherProcess(id.clone()));
-            owner.ok_or_else(silent)?.terminate(&id).await
+            let owner = ApiClient::of_owner(&directory, &record.owner).await;
+            let unreachable = || Failure::from(SessionError::RunElsewhere(id.clone()));
+            owner.ok_or_else(unreachable)?.terminate(&id).await
         };
         Box::pin(async move { end.await.map_err(|failure: Failure| failure.problem()) })
     }))
 }
 
-/// The directories that are opened to callers, without links.
+/// Returns the directories of `--workspace-root`, without links; fails if one does not exist.
 fn workspace_roots(arguments: &ServeArguments) -> Result<Arc<[PathBuf]>, Failure> {
     let root = |path: &PathBuf| match path.canonicalize() {
         Ok(root) if root.is_dir() => Ok(root),
-        Ok(_) => Err(Failure::new(ProblemCode::InvalidRequest, format!("`{}` is no directory", path.display()))),
+        Ok(_) => Err(Failure::new(
+            ProblemCode::InvalidRequest,
+            format!("workspace root `{}` is not a directory", path.display()),
+        )),
         Err(error) => {
-            let what = format!("the directory `{}` cannot be opened", path.display());
+            let what = format!("cannot open the workspace root `{}`", path.display());
             Err(Failure::new(ProblemCode::InvalidRequest, what).because(&error))
         }
     };
@@ -121,25 +140,25 @@ fn not_bound(error: ServeError) -> Failure {
     let code = match &error {
         ServeError::Audit { path, .. } => {
             let look = format!("ls -l {}", path.display());
-            return Failure::of(ProblemCode::ConfigInvalid, &error).help(look);
+            return Failure::from_error(ProblemCode::ConfigInvalid, &error).help(look);
         }
         ServeError::TokenRequired(_) => ProblemCode::InvalidRequest,
         ServeError::Tcp { .. } | ServeError::Unix { .. } => ProblemCode::ProxyBindError,
     };
-    Failure::of(code, &error).help("viv serve --listen 127.0.0.1:0")
+    Failure::from_error(code, &error).help("viv serve --listen 127.0.0.1:0")
 }
 
-/// What callers over TCP are greeted with, if anything.
+/// Returns the TLS configuration; `None` without a certificate.
 fn tls(arguments: &ServeArguments) -> Result<Option<TlsConfig>, Failure> {
     let (Some(certificate), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else { return Ok(None) };
     let refused = |error| {
         let show = format!("openssl x509 -noout -subject -in {}", certificate.display());
-        Failure::of(ProblemCode::ConfigInvalid, &error).help(show)
+        Failure::from_error(ProblemCode::ConfigInvalid, &error).help(show)
     };
     TlsConfig::read(certificate, key).map(Some).map_err(refused)
 }
 
-/// The API's token: made on the first start, readable by its owner only.
+/// Returns the admin token of the API. The first start creates its file, readable by the owner only.
 fn token(path: &Path) -> Result<AccessToken, Failure> {
     let unusable = |error: &dyn std::error::Error| {
         Failure::new(ProblemCode::ConfigInvalid, format!("cannot use the token file `{}`", path.display()))

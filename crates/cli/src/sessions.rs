@@ -1,15 +1,15 @@
-//! `viv sessions …`: what there is, what happened, what changed, and the end of one.
+//! `viv sessions …`: list, inspect, apply and stop sessions.
 //!
-//! Reading needs no server: the store is the same whoever runs the session.
+//! Reading needs no server: all processes share the store of the data directory.
 
 pub(crate) mod apply;
 mod command;
 pub(crate) mod diff;
-mod keep;
 mod list;
-pub(crate) mod reach;
+pub(crate) mod remote;
 pub(crate) mod stop;
 pub(crate) mod traffic;
+mod transfer;
 mod watch;
 
 use std::process::ExitCode;
@@ -28,80 +28,82 @@ use crate::table::print;
 
 pub(crate) use command::SessionsCommand;
 
-/// Events are read so many at a time.
+/// Number of events that are read at a time.
 const PAGE: usize = 1000;
 
-/// Carries out `viv sessions …`.
+/// Runs `viv sessions …`.
 pub(crate) async fn carry_out(
     command: SessionsCommand,
     config: Config,
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let desk = Desk::open(&config, json)?;
-    let Desk { directory, index, .. } = &desk;
+    let catalog = SessionCatalog::open(&config, json)?;
+    let SessionCatalog { directory, index, .. } = &catalog;
     match command {
-        SessionsCommand::Ls { limit } => desk.list(limit)?,
-        SessionsCommand::Show { session } => print(&list::card(&desk.find(&session)?, json)?)?,
+        SessionsCommand::Ls { limit } => catalog.list(limit)?,
+        SessionsCommand::Show { session } => print(&list::card(&catalog.find(&session)?, json)?)?,
         SessionsCommand::Events { session, after, follow } => {
-            desk.events(&session, watch::Wanted { after, follow, kinds: Vec::new() }).await?;
+            catalog.events(&session, watch::EventSelection { after, follow, kinds: Vec::new() }).await?;
         }
-        SessionsCommand::Diff { session, stat } => desk.diff(&session, stat)?,
+        SessionsCommand::Diff { session, stat } => catalog.diff(&session, stat)?,
         SessionsCommand::Apply { session, paths, policy, finish, undo } => {
             let step = match (finish, undo) {
-                (true, _) => apply::Step::Finish,
-                (_, true) => apply::Step::Undo,
-                _ => apply::Step::Apply { paths, policy },
+                (true, _) => apply::ApplyStep::Finish,
+                (_, true) => apply::ApplyStep::Undo,
+                _ => apply::ApplyStep::Apply { paths, policy },
             };
-            print(&apply::carry_out(&config, &desk.find(&session)?, step, json)?)?;
+            print(&apply::carry_out(&config, &catalog.find(&session)?, step, json)?)?;
         }
-        SessionsCommand::Discard { session } => desk.discard(&session)?,
-        SessionsCommand::Attach { session } => return reach::attach(directory, &index.find(&session)?, json).await,
-        SessionsCommand::Send { session, message } => reach::send(directory, &index.find(&session)?, &message).await?,
+        SessionsCommand::Discard { session } => catalog.discard(&session)?,
+        SessionsCommand::Attach { session } => return remote::attach(directory, &index.find(&session)?, json).await,
+        SessionsCommand::Send { session, message } => remote::send(directory, &index.find(&session)?, &message).await?,
         SessionsCommand::Queue { session, remove: None } => {
-            reach::queue(directory, &index.find(&session)?, json).await?;
+            remote::queue(directory, &index.find(&session)?, json).await?;
         }
         SessionsCommand::Queue { session, remove: Some(turn) } => {
-            reach::unqueue(directory, &index.find(&session)?, &turn).await?;
+            remote::unqueue(directory, &index.find(&session)?, &turn).await?;
         }
-        SessionsCommand::Fork { session, title } => reach::fork(directory, &index.find(&session)?, title, json).await?,
+        SessionsCommand::Fork { session, title } => {
+            remote::fork(directory, &index.find(&session)?, title, json).await?
+        }
         SessionsCommand::Export { session, output } => {
-            keep::export(&desk.id(&session)?, &output, &config, spawner, json).await?;
+            transfer::export(&catalog.id(&session)?, &output, &config, spawner, json).await?;
         }
         SessionsCommand::Import { file, new_id } => {
-            let session = keep::import(&file, new_id, &config, spawner, json).await?;
+            let session = transfer::import(&file, new_id, &config, spawner, json).await?;
             print(&list::card(&session, json)?)?;
         }
         SessionsCommand::Rm { sessions } => {
-            let ids = sessions.iter().map(|session| desk.id(session)).collect::<Result<Vec<_>, _>>()?;
-            keep::remove(&ids, &config, spawner, json).await?;
+            let ids = sessions.iter().map(|session| catalog.id(session)).collect::<Result<Vec<_>, _>>()?;
+            transfer::remove(&ids, &config, spawner, json).await?;
         }
         SessionsCommand::Stop { session } => return stop::carry_out(&session, &config, spawner, json).await,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The sessions of a data directory, as one command looks at them.
-struct Desk<'a> {
+/// The sessions of a data directory, opened for one command.
+struct SessionCatalog<'a> {
     config: &'a Config,
     directory: DataDir,
     index: SessionIndex,
     json: bool,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> SessionCatalog<'a> {
     fn open(config: &'a Config, json: bool) -> Result<Self, Failure> {
         let directory = host::data_dir(config)?;
         let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
         Ok(Self { config, directory, index, json })
     }
 
-    /// The session that a person calls so.
+    /// Returns the session that `reference` names: id, name, prefix of an id, or @last.
     fn find(&self, reference: &str) -> Result<SessionInfo, Failure> {
         Ok(self.counted(self.index.find(reference)?.info))
     }
 
-    /// The list learns at the end of a turn how many events there are; the journal of one that is open knows it before.
+    /// Returns the session with its current event count. The index is updated at the end of a turn, the journal at once.
     fn counted(&self, mut info: SessionInfo) -> SessionInfo {
         if !info.ended && !info.damaged {
             let journal = self.directory.journal(&info.session_id);
@@ -121,9 +123,9 @@ impl<'a> Desk<'a> {
         print(&list::table(&sessions, self.json)?)
     }
 
-    async fn events(&self, reference: &str, wanted: watch::Wanted) -> Result<(), Failure> {
+    async fn events(&self, reference: &str, selection: watch::EventSelection) -> Result<(), Failure> {
         let session = self.id(reference)?;
-        watch::events(&self.directory, &self.index, &session, wanted, self.json).await
+        watch::events(&self.directory, &self.index, &session, selection, self.json).await
     }
 
     fn diff(&self, reference: &str, stat: bool) -> Result<(), Failure> {
@@ -145,36 +147,36 @@ impl<'a> Desk<'a> {
     }
 }
 
-/// Carries out `viv policy explain --session S`: what held when its sandbox was last made.
+/// Runs `viv policy explain --session S`, with the policy of the session's last sandbox.
 pub(crate) fn explain(reference: &str, config: &Config, json: bool) -> Result<ExitCode, Failure> {
-    let desk = Desk::open(config, json)?;
-    let session = desk.id(reference)?;
-    let reader = JournalReader::open(desk.directory.journal(&session), session.clone())?;
+    let catalog = SessionCatalog::open(config, json)?;
+    let session = catalog.id(reference)?;
+    let reader = JournalReader::open(catalog.directory.journal(&session), session.clone())?;
     let (mut effective, mut seen) = (None, 0);
     loop {
         let page = reader.after(seen, PAGE)?;
         let Some(last) = page.last() else { break };
         seen = last.sequence;
-        effective = page.into_iter().rev().find_map(told_policy).or(effective);
+        effective = page.into_iter().rev().find_map(effective_policy).or(effective);
     }
     let effective = effective.ok_or_else(|| {
-        let why = format!("session `{session}` never had a sandbox");
+        let why = format!("session `{session}` has no recorded policy: its sandbox was never made");
         Failure::new(ProblemCode::InvalidRequest, why).help(format!("viv logs {session}"))
     })?;
     print(&crate::policy::explain::session(&effective, json))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn told_policy(event: Event) -> Option<PolicyEffective> {
+fn effective_policy(event: Event) -> Option<PolicyEffective> {
     match event.draft.body {
         EventBody::PolicyEffective(effective) => Some(effective),
         _ => None,
     }
 }
 
-/// Carries out `viv logs`.
+/// Runs `viv logs`.
 pub(crate) async fn logs(arguments: LogsArguments, config: Config, json: bool) -> Result<ExitCode, Failure> {
-    let wanted = watch::Wanted { after: 0, follow: arguments.follow, kinds: arguments.kind };
-    Desk::open(&config, json)?.events(&arguments.session, wanted).await?;
+    let selection = watch::EventSelection { after: 0, follow: arguments.follow, kinds: arguments.kind };
+    SessionCatalog::open(&config, json)?.events(&arguments.session, selection).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! Being told to stop: Ctrl-C and SIGTERM end what runs in order, with the exit code that a shell expects.
+//! Signals that stop `viv` in order, with the exit code that a shell expects.
 
 use std::process::ExitCode;
 
@@ -7,17 +7,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
 
-/// Who told us.
+/// The signal that stopped us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopSignal {
     /// Ctrl-C.
     Interrupt,
-    /// SIGTERM, and a terminal that was closed.
+    /// SIGTERM, or SIGHUP from a closed terminal.
     Terminate,
 }
 
-impl Stop {
-    /// 128 and the number of the signal.
+impl StopSignal {
+    /// Returns 128 plus the number of the signal.
     pub(crate) fn exit_code(self) -> ExitCode {
         ExitCode::from(match self {
             Self::Interrupt => 130,
@@ -26,33 +26,35 @@ impl Stop {
     }
 }
 
-/// Signals, from when this was made: none is lost while nobody waits.
+/// Receiver of stop signals. No signal after its creation is lost.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
 }
 
-impl Signals {
-    /// Takes the signals; from now on they do not end the process by themselves.
+impl StopSignals {
+    /// Installs the handlers; from now on these signals do not end the process.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let take = |kind| {
-            signal(kind).map_err(|error| Failure::new(ProblemCode::Internal, "cannot take signals").because(&error))
+        let install = |kind| {
+            signal(kind).map_err(|error| {
+                Failure::new(ProblemCode::Internal, "cannot install the signal handlers").because(&error)
+            })
         };
         Ok(Self {
-            interrupt: take(SignalKind::interrupt())?,
-            terminate: take(SignalKind::terminate())?,
-            hangup: take(SignalKind::hangup())?,
+            interrupt: install(SignalKind::interrupt())?,
+            terminate: install(SignalKind::terminate())?,
+            hangup: install(SignalKind::hangup())?,
         })
     }
 
-    /// Returns when one has come.
-    pub(crate) async fn received(&mut self) -> Stop {
+    /// Waits for the next signal.
+    pub(crate) async fn received(&mut self) -> StopSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => Stop::Interrupt,
-            _ = self.terminate.recv() => Stop::Terminate,
-            _ = self.hangup.recv() => Stop::Terminate,
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
+            _ = self.terminate.recv() => StopSignal::Terminate,
+            _ = self.hangup.recv() => StopSignal::Terminate,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Rows of text: in columns for people, tab-separated for pipes, or as CSV.
+//! Tables as aligned columns, tab-separated lines, or CSV.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -7,19 +7,19 @@ use protocol::ProblemCode;
 
 use crate::failure::Failure;
 
-/// Rows under a heading.
-pub(crate) struct Table<const COLUMNS: usize> {
+/// Rows with a heading.
+pub(crate) struct TextTable<const COLUMNS: usize> {
     pub(crate) head: [&'static str; COLUMNS],
     pub(crate) rows: Vec<[String; COLUMNS]>,
 }
 
-impl<const COLUMNS: usize> Table<COLUMNS> {
-    /// In columns where a person looks, tab-separated without a heading where a program does.
+impl<const COLUMNS: usize> TextTable<COLUMNS> {
+    /// Renders aligned columns for a terminal, tab-separated lines without a heading for a pipe.
     pub(crate) fn text(&self) -> String {
         if std::io::stdout().is_terminal() { self.columns() } else { self.tabs() }
     }
 
-    /// Comma-separated, with a heading (RFC 4180).
+    /// Renders CSV with a heading (RFC 4180).
     pub(crate) fn csv(&self) -> String {
         let head = self.head.map(|name| name.to_lowercase().replace(' ', "_"));
         let lines = std::iter::once(&head).chain(&self.rows).map(|row| {
@@ -29,7 +29,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         lines.collect()
     }
 
-    /// Tab-separated, without a heading.
+    /// Renders tab-separated lines without a heading.
     pub(crate) fn tabs(&self) -> String {
         self.rows.iter().map(|row| row.join("\t") + "\n").collect()
     }
@@ -52,12 +52,12 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
 }
 
 fn quoted(cell: &str) -> String {
-    // A spreadsheet takes what begins like this for a formula.
+    // Spreadsheets treat cells with these first characters as formulas.
     let cell = if cell.starts_with(['=', '+', '-', '@']) { format!("'{cell}") } else { cell.to_owned() };
     if cell.contains(['"', ',', '\r', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
 }
 
-/// Writes data to stdout; a reader that has gone away is no error.
+/// Writes data to stdout; a closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match anstream::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -77,8 +77,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_of_csv_is_a_cell_and_no_formula() {
+    fn csv_cells_are_quoted_and_never_formulas() {
         let rows = vec![["a,\"b\"".to_owned(), "=1+1".to_owned()]];
-        assert_eq!(Table { head: ["NAME", "THE SUM"], rows }.csv(), "name,the_sum\r\n\"a,\"\"b\"\"\",'=1+1\r\n");
+        assert_eq!(TextTable { head: ["NAME", "THE SUM"], rows }.csv(), "name,the_sum\r\n\"a,\"\"b\"\"\",'=1+1\r\n");
     }
 }

@@ -1,6 +1,6 @@
-//! A session as a person reads it: one line an event, as it happens.
+//! Events of a session as readable lines.
 //!
-//! What the agent says goes through an [`Outlet`]: it is not trusted with the terminal.
+//! Text from the agent is untrusted and passes an [`EscapeFilter`].
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -10,31 +10,31 @@ use protocol::{
     Permission, PermissionStatus, Question, QuestionStatus, Usage,
 };
 
-use crate::outlet::Outlet;
+use crate::escape_filter::EscapeFilter;
 
-/// Prints events and adds up what they cost.
+/// Prints events and sums their cost.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     started: Option<jiff::Timestamp>,
     calls: u64,
     usage: Usage,
     cost_picos: i64,
-    /// Calls that were shown when they started, with the arguments that were known then.
+    /// Tool calls that were shown at their start, with the arguments known then.
     called: HashMap<ItemId, String>,
-    /// The agent's words are shown elsewhere.
-    beside_words: bool,
+    /// Whether messages of the agent are left out, because they are streamed elsewhere.
+    without_messages: bool,
 }
 
-/// One line for a person.
+/// One printed line.
 #[derive(Debug, PartialEq, Eq)]
-struct Line {
+struct TimelineLine {
     colour: &'static str,
     mark: &'static str,
     label: &'static str,
     text: String,
 }
 
-impl Line {
+impl TimelineLine {
     fn new(colour: &'static str, mark: &'static str, label: &'static str, text: impl Into<String>) -> Self {
         Self { colour, mark, label, text: text.into() }
     }
@@ -47,29 +47,29 @@ const BLUE: &str = "\x1b[34m";
 const DIM: &str = "\x1b[2m";
 
 impl Timeline {
-    /// One that leaves out what the agent says: that is shown elsewhere, as it comes.
-    pub(crate) fn beside_words() -> Self {
-        Self { beside_words: true, ..Self::default() }
+    /// Returns a timeline without the messages of the agent, which are streamed elsewhere.
+    pub(crate) fn without_messages() -> Self {
+        Self { without_messages: true, ..Self::default() }
     }
 
-    /// Prints what a person should see of `event`.
+    /// Prints the lines of `event`; many types have none.
     pub(crate) fn show(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
         let shown = self.lines(&event.draft.body);
         self.print(event, shown, to)
     }
 
-    /// Prints `event` in any case: one that [`Self::show`] passes over by its type and number.
+    /// Prints `event` like [`Self::show`]; types without lines are printed by type and number.
     pub(crate) fn show_all(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
         let mut shown = self.lines(&event.draft.body);
         if shown.is_empty() {
-            shown.push(Line::new(DIM, "·", "event", format!("{} {}", event.sequence, kind(event))));
+            shown.push(TimelineLine::new(DIM, "·", "event", format!("{} {}", event.sequence, kind(event))));
         }
         self.print(event, shown, to)
     }
 
-    /// A call is shown when it starts, so that it stands before what comes of it. With some agents its arguments come
-    /// later: they are shown with its end.
-    fn lines(&mut self, body: &EventBody) -> Vec<Line> {
+    /// Returns the lines of an event. A tool call is shown at its start, before its results. Some agents send the arguments
+    /// later; those are shown at its end.
+    fn lines(&mut self, body: &EventBody) -> Vec<TimelineLine> {
         match body {
             EventBody::ItemStarted(event) => match arguments(&event.item) {
                 Some(known) => {
@@ -83,23 +83,24 @@ impl Timeline {
         }
     }
 
-    fn completed(&mut self, done: &Item) -> Vec<Line> {
+    fn completed(&mut self, done: &Item) -> Vec<TimelineLine> {
         let known = self.called.remove(&done.item_id);
-        // What a sub-agent says is among no words.
-        let spoken = self.beside_words && done.kind == ItemKind::Message && done.role == Some(ItemRole::Assistant);
-        let spoken = spoken && done.parent_id.is_none();
+        // Messages of sub-agents are not streamed.
+        let streamed =
+            self.without_messages && done.kind == ItemKind::Message && done.role == Some(ItemRole::Assistant);
+        let streamed = streamed && done.parent_id.is_none();
         let mut rest = done.clone();
         rest.content.retain(|part| match part {
             ContentPart::ToolCall { .. } => known.is_none(),
-            ContentPart::Text { .. } => !spoken,
+            ContentPart::Text { .. } => !streamed,
             _ => true,
         });
         let later = known.and_then(|known| arguments(done).filter(|now| is_empty(&known) && !is_empty(now)));
-        let input = later.map(|now| Line::new(DIM, "│", "input", of_call(now)));
+        let input = later.map(|now| TimelineLine::new(DIM, "│", "input", main_argument(now)));
         input.into_iter().chain(item(&rest)).collect()
     }
 
-    fn print(&mut self, event: &Event, lines: Vec<Line>, to: &mut dyn Write) -> io::Result<()> {
+    fn print(&mut self, event: &Event, lines: Vec<TimelineLine>, to: &mut dyn Write) -> io::Result<()> {
         self.count(&event.draft.body);
         let now: Option<jiff::Timestamp> = event.time.parse().ok();
         let started = *self.started.get_or_insert(now.unwrap_or_default());
@@ -107,7 +108,7 @@ impl Timeline {
         for line in lines {
             let mut text = line.text.lines().filter(|text| !text.trim().is_empty());
             let first = text.next().unwrap_or_default();
-            let Line { colour, mark, label, .. } = line;
+            let TimelineLine { colour, mark, label, .. } = line;
             writeln!(to, "{DIM}{seconds:>6.2}\x1b[0m  {colour}{mark} {label:<11}\x1b[0m {}", clean(first))?;
             for more in text {
                 writeln!(to, "{:>22}{}", "", clean(more))?;
@@ -124,7 +125,7 @@ impl Timeline {
         }
     }
 
-    /// What it cost, in one line.
+    /// Returns calls, tokens and cost in one line.
     pub(crate) fn bill(&self) -> String {
         let input = self.usage.input_tokens + self.usage.cache_read_tokens + self.usage.cache_write_tokens;
         let calls = if self.calls == 1 { "1 model call".to_owned() } else { format!("{} model calls", self.calls) };
@@ -133,42 +134,47 @@ impl Timeline {
     }
 }
 
-/// The `type` of an event, as it stands in JSON.
+/// Returns the `type` of an event in JSON.
 fn kind(event: &Event) -> String {
     let value = serde_json::to_value(&event.draft.body).unwrap_or_default();
     value.get("type").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned()
 }
 
-/// Pico-dollars as dollars, four places, rounded up so that nothing looks free that is not.
+/// Formats pico-dollars as dollars with four decimals, rounded up so that small costs do not look free.
 fn dollars(picos: i64) -> String {
     const TENTH_OF_MILLI: i64 = 100_000_000;
     let units = picos.div_euclid(TENTH_OF_MILLI) + i64::from(picos.rem_euclid(TENTH_OF_MILLI) != 0);
     format!("{}.{:04}", units / 10_000, units % 10_000)
 }
 
-fn lines(body: &EventBody) -> Vec<Line> {
+fn lines(body: &EventBody) -> Vec<TimelineLine> {
     match body {
         EventBody::ItemCompleted(event) => item(&event.item),
         EventBody::PermissionRequested(permission) => {
-            vec![Line::new(YELLOW, "?", "permission", asked(permission))]
+            vec![TimelineLine::new(YELLOW, "?", "permission", asked(permission))]
         }
         EventBody::PermissionResolved(permission) => vec![resolved(permission)],
         EventBody::QuestionRequested(question) => {
-            vec![Line::new(YELLOW, "?", "question", format!("{} ({})", question.prompt, question.options.join(" · ")))]
+            vec![TimelineLine::new(
+                YELLOW,
+                "?",
+                "question",
+                format!("{} ({})", question.prompt, question.options.join(" · ")),
+            )]
         }
         EventBody::QuestionResolved(question) => vec![answered(question)],
         EventBody::EgressDenied(connection) => vec![denied(connection)],
-        EventBody::Error(error) => vec![Line::new(RED, "✖", "error", &error.message)],
-        EventBody::BudgetExceeded(exceeded) => vec![Line::new(RED, "✖", "budget", &exceeded.message)],
+        EventBody::Error(error) => vec![TimelineLine::new(RED, "✖", "error", &error.message)],
+        EventBody::BudgetExceeded(exceeded) => vec![TimelineLine::new(RED, "✖", "budget", &exceeded.message)],
         EventBody::SessionRecovered(recovered) => {
-            vec![Line::new(YELLOW, "↺", "recovered", recovered.interrupted.join(", "))]
+            vec![TimelineLine::new(YELLOW, "↺", "recovered", recovered.interrupted.join(", "))]
         }
-        EventBody::AgentUnparsed(unparsed) => vec![Line::new(YELLOW, "~", "unparsed", &unparsed.error)],
+        EventBody::AgentUnparsed(unparsed) => vec![TimelineLine::new(YELLOW, "~", "unparsed", &unparsed.error)],
         _ => Vec::new(),
     }
 }
 
-/// What a call was given, as far as it is known.
+/// Returns the arguments of a tool call.
 fn arguments(item: &Item) -> Option<&str> {
     item.content.iter().find_map(|part| match part {
         ContentPart::ToolCall { arguments, .. } => Some(arguments.as_str()),
@@ -180,7 +186,7 @@ fn is_empty(arguments: &str) -> bool {
     matches!(arguments, "" | "{}" | "null")
 }
 
-fn item(item: &Item) -> Vec<Line> {
+fn item(item: &Item) -> Vec<TimelineLine> {
     if item.kind == ItemKind::Message && item.role == Some(ItemRole::User) {
         return Vec::new();
     }
@@ -188,31 +194,31 @@ fn item(item: &Item) -> Vec<Line> {
     item.content.iter().map(|part| content(part, failed)).collect()
 }
 
-fn content(part: &ContentPart, failed: bool) -> Line {
+fn content(part: &ContentPart, failed: bool) -> TimelineLine {
     match part {
-        ContentPart::Text { text } => Line::new(GREEN, "●", "assistant", text),
-        ContentPart::Reasoning { text, .. } => Line::new(DIM, "∴", "thinking", text),
-        ContentPart::ToolCall { name, arguments, .. } => Line::new(BLUE, "▶", "tool", call(name, arguments)),
-        ContentPart::ToolResult { output, .. } if failed => Line::new(RED, "✖", "failed", shortened(output)),
-        ContentPart::ToolResult { output, .. } => Line::new(DIM, "│", "result", shortened(output)),
-        ContentPart::FileRef { path, action: FileAction::Read, .. } => Line::new(DIM, "○", "read", path),
+        ContentPart::Text { text } => TimelineLine::new(GREEN, "●", "assistant", text),
+        ContentPart::Reasoning { text, .. } => TimelineLine::new(DIM, "∴", "thinking", text),
+        ContentPart::ToolCall { name, arguments, .. } => TimelineLine::new(BLUE, "▶", "tool", call(name, arguments)),
+        ContentPart::ToolResult { output, .. } if failed => TimelineLine::new(RED, "✖", "failed", shortened(output)),
+        ContentPart::ToolResult { output, .. } => TimelineLine::new(DIM, "│", "result", shortened(output)),
+        ContentPart::FileRef { path, action: FileAction::Read, .. } => TimelineLine::new(DIM, "○", "read", path),
         ContentPart::FileRef { path, diff, .. } => {
-            Line::new(BLUE, "✎", "write", format!("{path}{}", counts(diff.as_deref())))
+            TimelineLine::new(BLUE, "✎", "write", format!("{path}{}", counts(diff.as_deref())))
         }
-        ContentPart::Image { path, .. } => Line::new(BLUE, "▣", "image", path),
+        ContentPart::Image { path, .. } => TimelineLine::new(BLUE, "▣", "image", path),
         ContentPart::Status { label, detail } => {
-            Line::new(DIM, "·", "status", format!("{label} {}", detail.as_deref().unwrap_or_default()))
+            TimelineLine::new(DIM, "·", "status", format!("{label} {}", detail.as_deref().unwrap_or_default()))
         }
-        ContentPart::Json { json } => Line::new(DIM, "·", "data", shortened(&json.to_string())),
+        ContentPart::Json { json } => TimelineLine::new(DIM, "·", "data", shortened(&json.to_string())),
     }
 }
 
 fn call(name: &str, arguments: &str) -> String {
-    if is_empty(arguments) { name.to_owned() } else { format!("{name} {}", of_call(arguments)) }
+    if is_empty(arguments) { name.to_owned() } else { format!("{name} {}", main_argument(arguments)) }
 }
 
-/// What of a call's arguments says most.
-fn of_call(arguments: &str) -> String {
+/// Returns the most telling argument of a tool call.
+fn main_argument(arguments: &str) -> String {
     let words = |value: &serde_json::Value| -> Option<String> {
         let words = value.get("command")?.as_array()?;
         Some(words.iter().map(|word| word.as_str().unwrap_or_default()).collect::<Vec<_>>().join(" "))
@@ -238,29 +244,33 @@ fn asked(permission: &Permission) -> String {
     }
 }
 
-fn resolved(permission: &Permission) -> Line {
+fn resolved(permission: &Permission) -> TimelineLine {
     let reason = permission.metadata.as_ref().and_then(|data| data.get("reason")).and_then(|reason| reason.as_str());
     let because = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     match permission.status {
-        PermissionStatus::Accept => Line::new(GREEN, "✓", "allowed", format!("once{because}")),
-        PermissionStatus::AcceptForSession => Line::new(GREEN, "✓", "allowed", format!("for this session{because}")),
-        _ => Line::new(RED, "✗", "refused", format!("{}{because}", permission.action)),
+        PermissionStatus::Accept => TimelineLine::new(GREEN, "✓", "allowed", format!("once{because}")),
+        PermissionStatus::AcceptForSession => {
+            TimelineLine::new(GREEN, "✓", "allowed", format!("for this session{because}"))
+        }
+        _ => TimelineLine::new(RED, "✗", "refused", format!("{}{because}", permission.action)),
     }
 }
 
-fn answered(question: &Question) -> Line {
+fn answered(question: &Question) -> TimelineLine {
     match question.status {
-        QuestionStatus::Answered => Line::new(GREEN, "✓", "answered", question.response.as_deref().unwrap_or_default()),
-        _ => Line::new(RED, "✗", "unanswered", &question.prompt),
+        QuestionStatus::Answered => {
+            TimelineLine::new(GREEN, "✓", "answered", question.response.as_deref().unwrap_or_default())
+        }
+        _ => TimelineLine::new(RED, "✗", "unanswered", &question.prompt),
     }
 }
 
-fn denied(connection: &EgressConnection) -> Line {
+fn denied(connection: &EgressConnection) -> TimelineLine {
     let EgressConnection { host, port, rule, .. } = connection;
-    Line::new(RED, "⛔", "denied", format!("connection to {host}:{port} ({rule})"))
+    TimelineLine::new(RED, "⛔", "denied", format!("connection to {host}:{port} ({rule})"))
 }
 
-/// A few lines of what may be long.
+/// Returns the first lines of a text, shortened.
 fn shortened(text: &str) -> String {
     const LINES: usize = 6;
     const WIDTH: usize = 160;
@@ -272,9 +282,9 @@ fn shortened(text: &str) -> String {
     shown.join("\n")
 }
 
-/// Without what would command a terminal.
+/// Removes escape sequences.
 pub(crate) fn clean(text: &str) -> String {
-    String::from_utf8_lossy(&Outlet::default().pass(text.as_bytes())).into_owned()
+    String::from_utf8_lossy(&EscapeFilter::default().pass(text.as_bytes())).into_owned()
 }
 
 #[cfg(test)]
@@ -282,20 +292,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn money_is_never_rounded_to_nothing() {
+    fn costs_are_rounded_up() {
         assert_eq!(dollars(0), "0.0000");
         assert_eq!(dollars(1), "0.0001");
         assert_eq!(dollars(1_234_500_000_000), "1.2345");
     }
 
     #[test]
-    fn long_output_is_cut_and_says_so() {
+    fn long_output_is_shortened_with_a_note() {
         let text = (0..10).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
         assert!(shortened(&text).ends_with("… 4 more lines"));
     }
 
     #[test]
-    fn an_agent_cannot_command_the_terminal() {
+    fn escape_sequences_of_the_agent_are_removed() {
         let part = ContentPart::Text { text: "a\x1b]52;c;x\x07b".into() };
         let line = content(&part, false);
         assert_eq!(clean(&line.text), "ab");

@@ -1,4 +1,4 @@
-//! `viv usage`: what model calls cost, by session, account, user, agent, model or day.
+//! `viv usage`: the cost of model calls by session, account, user, agent, model or day.
 
 mod settle;
 
@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
 use crate::money::usd;
-use crate::table::{Table, print, print_json};
+use crate::table::{TextTable, print, print_json};
 use settle::SettleCommand;
 
 #[derive(Debug, Args)]
@@ -21,35 +21,35 @@ use settle::SettleCommand;
 pub(crate) struct UsageArguments {
     #[command(subcommand)]
     command: Option<SettleCommand>,
-    /// What to sum by
+    /// Group by: session, account, user, agent, model or day
     #[arg(long, value_name = "WHAT", default_value = "session", value_parser = by)]
     by: UsageGrouping,
-    /// Only what was used since then: 7d, 24h, 2026-11-15; everything when not given
+    /// Count only calls since then: 7d, 24h or 2026-11-15 (default: all)
     #[arg(long, value_name = "TIME", value_parser = |text: &str| text.parse::<SinceTime>())]
     since: Option<SinceTime>,
-    /// List the calls nobody knows the end of, instead of sums
+    /// List calls with an unknown outcome instead of sums
     #[arg(long, conflicts_with_all = ["by", "since"])]
     unknown: bool,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
-    format: Format,
+    format: UsageFormat,
 }
 
-/// How usage is printed.
+/// Output format of usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Columns, tab-separated in a pipe
+enum UsageFormat {
+    /// Aligned columns; tab-separated in a pipe
     Table,
-    /// Comma-separated, with a heading
+    /// CSV with a heading
     Csv,
 }
 
 fn by(name: &str) -> Result<UsageGrouping, String> {
     let all = || UsageGrouping::ALL.map(UsageGrouping::as_str).join(", ");
-    UsageGrouping::named(name).ok_or_else(|| format!("usage is not summed by `{name}`; there are {}", all()))
+    UsageGrouping::named(name).ok_or_else(|| format!("cannot group usage by `{name}`; use one of {}", all()))
 }
 
-/// Carries out `viv usage`.
+/// Runs `viv usage`.
 pub(crate) fn carry_out(arguments: &UsageArguments, config: &Config, json: bool) -> Result<ExitCode, Failure> {
     let ledger = host::ledger(config)?;
     if let Some(command) = &arguments.command {
@@ -66,11 +66,11 @@ pub(crate) fn carry_out(arguments: &UsageArguments, config: &Config, json: bool)
         return Ok(ExitCode::SUCCESS);
     }
     let table = table(arguments.by, &rows);
-    print(&if arguments.format == Format::Csv { table.csv() } else { table.text() })?;
+    print(&if arguments.format == UsageFormat::Csv { table.csv() } else { table.text() })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn list_unknown(calls: &[UnknownCall], format: Format, json: bool) -> Result<ExitCode, Failure> {
+fn list_unknown(calls: &[UnknownCall], format: UsageFormat, json: bool) -> Result<ExitCode, Failure> {
     let held_since = |call: &UnknownCall| {
         Timestamp::from_millisecond(call.created_ms).map_or_else(|_| String::new(), |time| time.to_string())
     };
@@ -94,12 +94,12 @@ fn list_unknown(calls: &[UnknownCall], format: Format, json: bool) -> Result<Exi
         ]
     };
     let head = ["CALL", "SESSION", "ACCOUNT", "MODEL", "HELD USD", "HELD SINCE", "REASON"];
-    let table = Table { head, rows: calls.iter().map(row).collect() };
-    print(&if format == Format::Csv { table.csv() } else { table.text() })?;
+    let table = TextTable { head, rows: calls.iter().map(row).collect() };
+    print(&if format == UsageFormat::Csv { table.csv() } else { table.text() })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(by: UsageGrouping, rows: &[UsageRow]) -> Table<10> {
+fn table(by: UsageGrouping, rows: &[UsageRow]) -> TextTable<10> {
     let name = match by {
         UsageGrouping::Session => "SESSION",
         UsageGrouping::Account => "ACCOUNT",
@@ -125,7 +125,7 @@ fn table(by: UsageGrouping, rows: &[UsageRow]) -> Table<10> {
             row.unknown.to_string(),
         ]
     };
-    Table { head, rows: rows.iter().map(cells).collect() }
+    TextTable { head, rows: rows.iter().map(cells).collect() }
 }
 
 fn as_json(row: &UsageRow) -> serde_json::Value {

@@ -1,6 +1,6 @@
-//! `viv agents`, with an npm of the test's own: what is kept, and what is refused.
+//! Tests of `viv agents` with a fake npm.
 //!
-//! The real npm installs every real agent before the conformance tests run.
+//! The conformance tests install the real agents with the real npm.
 #![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
 use std::os::unix::fs::PermissionsExt;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use assert_cmd::Command;
 use tempfile::TempDir;
 
-/// Installs `NAME@VERSION` as npm would: a folder with the program, and a lock that names its hash. The program speaks
-/// as Claude Code does and says which version it is. The version `0.0.404` does not exist.
+/// Fake npm: installs `NAME@VERSION` as a folder with the program and a lock file with its hash. The program speaks the
+/// protocol of Claude Code and reports its version. Version `0.0.404` does not exist.
 const NPM: &str = r#"#!/bin/sh
 set -eu
 spec=$2
@@ -42,10 +42,10 @@ cat > "$prefix/package-lock.json" <<LOCK
 LOCK
 "#;
 
-/// A data directory and an npm.
+/// A data directory and a fake npm.
 struct Stage {
     directory: TempDir,
-    /// Where programs are looked for.
+    /// Returns the `PATH` with the fake npm.
     path: String,
 }
 
@@ -74,7 +74,7 @@ impl Stage {
         (output.status.success(), text(&output.stdout), text(&output.stderr))
     }
 
-    /// What a task of one prompt answers.
+    /// Returns the answer of a task with one prompt.
     fn task(&self, agent: &str) -> serde_json::Value {
         let file = self.directory.path().join("task.yaml");
         let text = format!("{{version: 1, name: t, agent: {agent}, prompts: [{{text: Which are you?}}]}}");
@@ -112,7 +112,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn versions_stand_side_by_side_and_go_one_by_one() {
+fn several_versions_can_be_installed_and_removed() {
     let stage = Stage::new();
     stage.good(&["install", "claude@1.0.0", "claude@latest"]);
     assert_eq!(names(&stage.versions()), ["1.0.0", "9.9.9"]);
@@ -120,7 +120,7 @@ fn versions_stand_side_by_side_and_go_one_by_one() {
     let path = stage.good(&["path", "claude"]);
     assert!(path.contains("/9.9.9/node_modules/"), "the newest is taken: {path}");
     let shown = stage.good(&["show", "claude@1.0.0"]);
-    assert!(shown.contains("sha512-of-1.0.0") && shown.contains("2 packages"), "{shown}");
+    assert!(shown.contains("sha512-of-1.0.0") && shown.contains("packages   2 "), "{shown}");
     assert!(stage.good(&["ls"]).contains("1.0.0, 9.9.9"));
     stage.good(&["rm", "claude@9.9.9"]);
     assert_eq!(names(&stage.versions()), ["1.0.0"]);
@@ -142,29 +142,29 @@ fn a_task_of_prompts_runs_the_version_it_names() {
 }
 
 #[test]
-fn what_is_not_the_version_we_measured_is_refused_and_leaves_nothing() {
+fn a_hash_mismatch_is_rejected_and_leaves_nothing() {
     let stage = Stage::new();
-    stage.bad(&["install", "claude"], "is not what it was when it was measured");
+    stage.bad(&["install", "claude"], "hash mismatch");
     stage.bad(&["install", "claude@0.0.404"], "ETARGET");
     assert_eq!(names(&stage.versions()), [""; 0]);
 }
 
 #[test]
-fn a_package_without_its_program_is_refused() {
+fn a_package_without_its_program_is_rejected() {
     let stage = Stage::new();
-    stage.bad(&["install", "codex@1.0.0"], "left no hash");
+    stage.bad(&["install", "codex@1.0.0"], "recorded no hash");
     let npm = stage.directory.path().join("bin/npm");
     let without = std::fs::read_to_string(&npm)
         .unwrap()
         .replace("cat > \"$program/claude\"", "cat > /dev/null")
         .replace("chmod", ":");
     std::fs::write(npm, without).unwrap();
-    stage.bad(&["install", "claude@1.0.0"], "came without its program");
+    stage.bad(&["install", "claude@1.0.0"], "lacks its program");
     assert_eq!(names(&stage.versions()), [""; 0]);
 }
 
 #[test]
-fn what_a_killed_installation_left_is_cleared_away() {
+fn the_remains_of_a_killed_installation_are_removed() {
     let stage = Stage::new();
     std::fs::create_dir_all(stage.versions().join(".1.0.0/node_modules")).unwrap();
     stage.good(&["install", "claude@2.0.0"]);
@@ -172,7 +172,7 @@ fn what_a_killed_installation_left_is_cleared_away() {
 }
 
 #[test]
-fn two_installations_at_once_are_one() {
+fn concurrent_installations_install_once() {
     let stage = Stage::new();
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -183,20 +183,20 @@ fn two_installations_at_once_are_one() {
 }
 
 #[test]
-fn without_npm_the_help_says_what_is_missing() {
+fn without_npm_the_error_names_npm() {
     let mut stage = Stage::new();
     let bin = stage.directory.path().join("bin");
     std::fs::remove_file(bin.join("npm")).unwrap();
     std::os::unix::fs::symlink("/bin/sh", bin.join("sh")).unwrap();
     stage.path = bin.to_str().unwrap().to_owned();
-    stage.bad(&["install", "claude"], "install Node.js with npm");
+    stage.bad(&["install", "claude"], "needs Node.js with npm");
 }
 
 #[test]
-fn what_is_no_agent_is_refused_with_its_reason() {
+fn unknown_agents_are_rejected_with_the_reason() {
     let stage = Stage::new();
     stage.bad(&["install", "amp"], "vendor's server");
-    stage.bad(&["install", "mcok"], "there is no agent `mcok`");
-    stage.bad(&["install", "claude@../x"], "is no version");
-    stage.bad(&["path", "mock"], "is part of viv");
+    stage.bad(&["install", "mcok"], "unknown agent `mcok`");
+    stage.bad(&["install", "claude@../x"], "invalid version");
+    stage.bad(&["path", "mock"], "is built into viv");
 }

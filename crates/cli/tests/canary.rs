@@ -1,5 +1,5 @@
-//! The key of an upstream is seen by the upstream alone, whatever that says and however it fails; and a call whose end
-//! nobody knows is closed by hand.
+//! The key of an upstream is sent to the upstream only, even if its answers contain the key or fail; and a call with an
+//! unknown outcome is settled by hand.
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
 
 use std::fs;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 const KEY: &str = "sk-canary-9f8e7d6c5b4a39281706f5e4d3c2b1a0";
 
-/// A vendor that repeats the key it was shown in every way it can think of, one after the other.
+/// A vendor that repeats the key in its answers, each time in another form.
 struct Parrot {
     address: String,
     shown: Arc<Mutex<Vec<String>>>,
@@ -27,7 +27,7 @@ impl Parrot {
         let address = listener.local_addr().unwrap().to_string();
         let shown = Arc::new(Mutex::new(Vec::new()));
         let seen = shown.clone();
-        // Ends with the process: nobody connects any more then.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             for (number, stream) in listener.incoming().enumerate() {
                 let Ok(mut stream) = stream else { return };
@@ -65,7 +65,7 @@ fn read_key(stream: &TcpStream) -> Option<String> {
     key
 }
 
-/// The pieces of answer number `number`.
+/// Returns the chunks of answer `number`.
 fn repeat(number: usize, key: &str) -> Vec<Vec<u8>> {
     let closing = "connection: close\r\n";
     let message = |text: &str| {
@@ -116,7 +116,7 @@ impl Place {
     fn new(address: &str) -> Self {
         let directory = TempDir::new().unwrap();
         fs::create_dir(directory.path().join("data")).unwrap();
-        // Beside the data directory, of which every byte is looked at.
+        // Outside of the data directory, whose every byte is searched.
         fs::write(directory.path().join("key"), KEY).unwrap();
         let config = format!(
             "user = \"ann\"\n[model]\nupstream = \"parrot\"\n[upstreams.parrot]\nkind = \"anthropic\"\nbase_url = \"http://{address}\"\n\
@@ -151,7 +151,7 @@ fn check_without_key(what: &str, bytes: &[u8]) {
     assert!(!bytes.windows(KEY.len()).any(|text| text == KEY.as_bytes()), "the key is in {what}");
 }
 
-/// A `viv gateway serve` and what it wrote to stderr.
+/// A running `viv gateway serve` and its stderr.
 struct Served {
     child: Child,
     address: String,
@@ -177,7 +177,7 @@ impl Served {
         let head = format!("host: h\r\nx-api-key: {token}\r\nconnection: close\r\ncontent-length: {}", body.len());
         write!(connection, "POST /v1/messages HTTP/1.1\r\n{head}\r\n\r\n{body}").unwrap();
         let mut answer = Vec::new();
-        // An answer that breaks off ends as it ends.
+        // A truncated answer is expected.
         let _ = connection.read_to_end(&mut answer);
         answer
     }
@@ -190,7 +190,7 @@ impl Served {
 }
 
 #[test]
-fn the_key_is_in_no_answer_log_record_or_ledger_and_lost_calls_are_closed_by_hand() {
+fn the_key_is_in_no_answer_log_journal_or_ledger_and_unknown_calls_are_settled_by_hand() {
     let parrot = Parrot::start();
     let place = Place::new(&parrot.address);
     let created = place.json(&["keys", "create", "--account", "team", "--budget", "9", "--ttl", "1h"]);
@@ -222,7 +222,7 @@ fn the_key_is_in_no_answer_log_record_or_ledger_and_lost_calls_are_closed_by_han
     close_by_hand(&place);
 }
 
-/// What made no sense may have cost something: it is listed until a person says what.
+/// An invalid answer may have cost something: the call is listed until a person settles it.
 fn close_by_hand(place: &Place) {
     let unknown = place.json(&["usage", "--unknown"]);
     let calls: Vec<&str> = unknown.as_array().unwrap().iter().map(|call| call["call"].as_str().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! `viv credentials`: what is found, what is never shown, and what one small call tells.
+//! Tests of `viv credentials`: listing, secrecy, and `--check`.
 #![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const SECRET: &str = "sk-very-secret-0123456789";
 
-/// `viv` with a home and an environment of its own.
+/// Returns `viv` with its own home directory and environment.
 fn viv(home: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_viv"));
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home);
@@ -19,7 +19,7 @@ fn viv(home: &Path, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// A home with a login of Claude's own program, and an upstream at `address`.
+/// Returns a home directory with a Claude login, and an upstream at `address`.
 fn home(address: Option<SocketAddr>) -> TempDir {
     let home = TempDir::new().unwrap();
     std::fs::create_dir_all(home.path().join(".claude")).unwrap();
@@ -34,7 +34,7 @@ fn home(address: Option<SocketAddr>) -> TempDir {
     home
 }
 
-/// A vendor that takes one call, answers with `status` and tells whether the key came with it.
+/// Starts a vendor that answers one call with `status` and reports whether the key was sent.
 fn vendor(status: u16) -> (SocketAddr, std::thread::JoinHandle<bool>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -65,7 +65,7 @@ fn listed(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_found_is_listed_without_the_secret() {
+fn credentials_are_listed_without_the_secret() {
     let home = home(None);
     let output = viv(home.path(), &["--json", "credentials"]);
     let rows = listed(&output);
@@ -82,7 +82,7 @@ fn what_is_found_is_listed_without_the_secret() {
 }
 
 #[test]
-fn one_small_call_tells_whether_a_key_is_good() {
+fn check_reports_whether_a_key_is_valid() {
     for (status, health, code) in [(200, "good", 0), (401, "invalid", 4), (403, "invalid", 4), (529, "unreachable", 7)]
     {
         let (address, answered) = vendor(status);
@@ -95,8 +95,8 @@ fn one_small_call_tells_whether_a_key_is_good() {
 }
 
 #[test]
-fn a_vendor_that_is_not_there_is_unreachable() {
-    // A port that was free a moment ago and that nobody listens on.
+fn a_vendor_that_does_not_answer_is_unreachable() {
+    // A free port without a listener.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let home = home(Some(address));
     let output = viv(home.path(), &["--json", "credentials", "--check"]);
@@ -105,7 +105,7 @@ fn a_vendor_that_is_not_there_is_unreachable() {
 }
 
 #[test]
-fn nothing_of_it_is_in_a_sandbox() {
+fn no_credential_is_in_a_sandbox() {
     let home = home(None);
     let output = viv(home.path(), &["exec", "--", "env"]);
     let inside = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,7 +1,7 @@
-//! `viv` with a container engine, from outside: what works, and every way in which it does not, in the engine's words.
+//! Tests of `viv` with a container engine: successes, and errors with the engine's own messages.
 //!
-//! The engines are the tests' own: root's, or that of the ordinary user who runs this. They end with the thread that
-//! started them, so these tests bring their own `main`.
+//! The tests start their own engines, as root or as the current user. The engines end with the thread that started
+//! them, so these tests have their own `main`.
 #![allow(clippy::unwrap_used, clippy::unnecessary_wraps, reason = "a test that brings its own harness")]
 
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 type Case = fn(&Place);
 
-/// Each with what it is called.
+/// The tests with their names.
 const CASES: [(&str, Case); 10] = [
     ("a_command_runs_in_a_container", a_command),
     ("an_agent_works_in_a_container_and_its_changes_can_be_seen", an_agent),
@@ -29,7 +29,7 @@ const CASES: [(&str, Case); 10] = [
     ("a_command_that_takes_too_long_is_a_runtime_error", timed_out),
 ];
 
-/// What limits are to an engine of root's, and to one of an ordinary user where nobody gave that a control group.
+/// Expected enforcement of limits by an engine of root, and by one of an ordinary user without a delegated cgroup.
 const OF_ROOT: (&str, Case) = ("a_command_without_memory_is_a_runtime_error", out_of_memory);
 const OF_A_USER: (&str, Case) = ("a_limit_that_is_not_kept_is_refused_by_its_key", limits_refused);
 
@@ -54,12 +54,12 @@ fn main() {
     conclusion.exit();
 }
 
-/// Whether limits of an ordinary user's engine are kept: never with control groups of version 1.
+/// Returns whether an ordinary user's engine enforces limits: never with cgroup version 1.
 fn is_delegated() -> bool {
     std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
 }
 
-/// A data directory whose configuration names an engine of the tests.
+/// A data directory whose configuration names a test engine.
 struct Place {
     directory: TempDir,
     engine: &'static str,
@@ -67,7 +67,7 @@ struct Place {
     rootless: bool,
 }
 
-/// How `viv` ended, and what it said.
+/// Exit code and output of `viv`.
 #[derive(Debug)]
 struct Ran {
     code: Option<i32>,
@@ -85,7 +85,7 @@ impl Place {
         place
     }
 
-    /// Writes the section of sandboxes anew.
+    /// Rewrites the sandbox section of the configuration.
     fn configure(&self, section: &str) {
         let data = self.directory.path().join("data");
         std::fs::create_dir_all(&data).unwrap();
@@ -112,12 +112,12 @@ impl Place {
         Ran { code: output.status.code(), programs: text(&output.stdout), people: text(&output.stderr) }
     }
 
-    /// `viv exec` in a container.
+    /// Runs `viv exec` in a container.
     fn exec(&self, command: &[&str]) -> Ran {
         self.viv(&[&["exec", "--backend", self.engine, "--"], command].concat())
     }
 
-    /// Has `viv exec` told to stop once its container runs; how it ended.
+    /// Stops `viv exec` when its container runs; returns its outcome.
     fn stopped(&self, arguments: &[&str], signal: Signal) -> Option<i32> {
         let start = ["exec", "--backend", self.engine];
         let mut viv = self.command(&[&start, arguments].concat()).stdout(Stdio::null()).spawn().unwrap();
@@ -134,7 +134,7 @@ impl Place {
         viv.wait().unwrap().code()
     }
 
-    /// What is still there of what this place's containers were given, the moment after `viv` has ended.
+    /// Returns the remaining files of containers right after the end of `viv`.
     fn check_left(&self) -> Result<(), String> {
         let mounts = MountTraces { directory: self.directory.path().to_owned(), socket: self.socket.clone() }.count();
         let containers = std::fs::read_dir(self.directory.path().join("data/containers"));
@@ -142,7 +142,7 @@ impl Place {
         if mounts == 0 && files.is_empty() { Ok(()) } else { Err(format!("{mounts} mounts are left, and {files:?}")) }
     }
 
-    /// A command that no sandbox is made for: the code, and all that was said.
+    /// Runs a command whose sandbox cannot be made; returns exit code and output.
     #[track_caller]
     fn refused(&self, parts: &[&str]) {
         let ran = self.exec(&["true"]);
@@ -154,7 +154,7 @@ impl Place {
         }
     }
 
-    /// A task of one command that fails: what is said of it.
+    /// Runs a task with one failing command; returns the message.
     #[track_caller]
     fn failed(&self, policy: &str, command: &str) -> String {
         self.write("policy.yaml", policy);
@@ -175,7 +175,7 @@ impl Place {
 fn a_command(place: &Place) {
     let ran = place.exec(&["id"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
-    // Nobody on the host, or whose engine it is; and the image's own programs around it.
+    // The user is unused on the host, or the engine's; the programs are those of the image.
     let user = if place.rootless { rustix::process::geteuid().as_raw() } else { 1_900_000_000 };
     assert!(ran.programs.contains(&format!("uid={user}(agent)")), "{ran:#?}");
     assert_eq!(place.exec(&["sh", "-c", "exit 7"]).code, Some(7));
@@ -213,7 +213,7 @@ fn engine_absent(place: &Place) {
 
 fn image_absent(place: &Place) {
     place.configure(&format!("image = \"localhost/viv-test:none\"\nsocket = \"{}\"\n", place.socket.display()));
-    // What stands in brackets is the engine's.
+    // The text in brackets comes from the engine.
     place.refused(&["has no image `localhost/viv-test:none`", "o such image", "docs/container"]);
 }
 
@@ -223,7 +223,7 @@ fn entrypoint_failed(place: &Place) {
     place.refused(&["run its entrypoint", "it ended with code 3: no licence"]);
 }
 
-/// One that does not end keeps a container from being ready.
+/// An entrypoint that does not end keeps the container from being ready.
 fn stopped_at_the_start(place: &Place) {
     let section = "entrypoint = [\"/bin/sleep\", \"600\"]\n";
     place.configure(&format!("{section}image = \"{IMAGE}\"\nsocket = \"{}\"\n", place.socket.display()));
@@ -246,7 +246,7 @@ fn container_refused(place: &Place) {
 const SMALL: &str = "version: 1\nfs: {workspace: overlay, read: [/usr, /bin, /lib, /lib64]}\n\
                      proc: {cpus: 1.0, memory: 64MiB, pids: 64, timeout: 1m, output: 1MiB, disk: 32MiB, nofile: 256}\n";
 
-/// What lets limits be weaker.
+/// Policy that accepts weaker limits.
 const WEAKER: &str = "degrade: {memory: rlimit, pids: rlimit, cpus: none}\n";
 
 fn limits_refused(place: &Place) {
@@ -259,7 +259,7 @@ fn limits_refused(place: &Place) {
     let ran = exec(&["true"]);
     assert_eq!(ran.code, Some(125), "{ran:#?}");
     assert!(ran.people.contains("`proc.memory` cannot be enforced here"), "{ran:#?}");
-    // With a weaker means that the policy accepts: each process has the limit for itself.
+    // With the weaker limit that the policy accepts, each process has its own limit.
     place.write("policy.yaml", &format!("{SMALL}{WEAKER}"));
     let ran = exec(&["sh", "-c", "ulimit -d; tail /dev/zero"]);
     let told: Value = serde_json::from_str(&ran.programs).unwrap();
@@ -268,10 +268,10 @@ fn limits_refused(place: &Place) {
 
 fn out_of_memory(place: &Place) {
     let told = place.failed(SMALL, "{run: [tail, /dev/zero]}");
-    assert!(told.contains("was ended for want of memory"), "{told}");
+    assert!(told.contains("exceeded its memory limit"), "{told}");
 }
 
 fn timed_out(place: &Place) {
     let told = place.failed(&format!("{SMALL}{WEAKER}"), "{run: [sleep, '600'], timeout: 500ms}");
-    assert!(told.contains("not done in time"), "{told}");
+    assert!(told.contains("exceeded its time limit"), "{told}");
 }

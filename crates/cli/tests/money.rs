@@ -1,4 +1,4 @@
-//! Prices, keys, a gateway alone and the bill, as a person or a script meets them.
+//! Tests of prices, keys, `viv gateway serve` and `viv usage`.
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
 
 use std::fs;
@@ -41,7 +41,7 @@ fn json(place: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&stdout(place, arguments)).unwrap()
 }
 
-/// A gateway of `viv gateway serve`; dropped, it is told to stop.
+/// A running `viv gateway serve`; it is stopped when dropped.
 struct Served {
     child: Child,
     address: String,
@@ -65,7 +65,7 @@ impl Served {
         Self { child, address }
     }
 
-    /// Status and body of a Messages call.
+    /// Returns status and body of a Messages call.
     fn call(&self, key: &str, model: &str) -> (u16, Value) {
         let mut stream = self.ask(key, model);
         let mut answer = String::new();
@@ -84,7 +84,7 @@ impl Served {
         stream
     }
 
-    /// Asks it to leave, waits until it has, and returns what it said to whoever watches.
+    /// Stops the gateway, waits for its end and returns its stderr.
     fn stop(mut self) -> String {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -97,7 +97,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Gone already where the test stopped it.
+        // The test may have stopped it before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -117,23 +117,23 @@ fn models_show_prices_with_their_source() {
 }
 
 #[test]
-fn a_configuration_that_is_wrong_says_where() {
+fn configuration_errors_name_the_key() {
     let secret = "sk-canary-0123456789";
     let cases = [
         (format!("[upstreams.a]\nkind = \"anthropic\"\nkee = \"{secret}\"\n"), "line 3", "unknown field `kee`"),
         ("[upstreams.a]\nkind = \"claude\"\n".to_owned(), "line 2", "unknown variant `claude`"),
-        ("[model]\nupstream = \"b\"\n".to_owned(), "`model.upstream`", "there is no upstream `b`"),
+        ("[model]\nupstream = \"b\"\n".to_owned(), "`model.upstream`", "unknown upstream `b`"),
         (
             format!("[model]\nupstream = \"a\"\n[upstreams.a]\nkind = \"litellm\"\nkey = \"{secret}\"\n"),
             "`upstreams.a.base_url`",
-            "needs an address",
+            "needs a base URL",
         ),
         (
             format!(
                 "[model]\nupstream = \"a\"\n[upstreams.a]\nkind = \"openai\"\nkey = \"{secret}\"\nkey_env = \"K\"\n"
             ),
             "`upstreams.a.key`",
-            "is enough",
+            "only one of key",
         ),
         ("[prices.m]\ninput = -1.0\noutput = 1.0\n".to_owned(), "`prices.\"m\".input`", "zero or more"),
     ];
@@ -148,7 +148,7 @@ fn a_configuration_that_is_wrong_says_where() {
 }
 
 #[test]
-fn a_key_opens_the_gateway_until_it_is_revoked_and_its_calls_are_on_the_bill() {
+fn a_key_is_valid_until_revoked_and_its_calls_are_billed() {
     let place = place("");
     let made =
         json(place.path(), &["--json", "keys", "create", "--account", "acme", "--models", "scripted*", "--ttl", "1h"]);
@@ -167,7 +167,7 @@ fn a_key_opens_the_gateway_until_it_is_revoked_and_its_calls_are_on_the_bill() {
     assert_eq!((&bill["rows"][0]["name"], &bill["rows"][0]["calls"]), (&"acme".into(), &1.into()));
     let csv = stdout(place.path(), &["usage", "--by", "model", "--format", "csv"]);
     assert!(csv.starts_with("model,calls,input,") && csv.contains("\r\nscripted,1,"), "{csv}");
-    // Only its digest is kept.
+    // Only its digest is stored.
     let kept = fs::read_dir(place.path().join("data")).unwrap().map(|entry| entry.unwrap().path());
     for file in kept.filter(|path| path.is_file()) {
         let bytes = fs::read(&file).unwrap();
@@ -176,7 +176,7 @@ fn a_key_opens_the_gateway_until_it_is_revoked_and_its_calls_are_on_the_bill() {
 }
 
 #[test]
-fn a_key_is_good_at_every_gateway_of_a_data_directory() {
+fn a_key_is_valid_at_every_gateway_of_a_data_directory() {
     let place = place("");
     let made = json(place.path(), &["--json", "keys", "create", "--account", "acme", "--models", "*"]);
     let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
@@ -197,7 +197,7 @@ fn a_key_is_good_at_every_gateway_of_a_data_directory() {
         bill["rows"].as_array().unwrap().iter().map(|row| (row["name"].clone(), row["calls"].clone())).collect();
     calls.sort_by_key(|(name, _)| name.to_string());
     assert_eq!(calls, [(id.into(), 2.into()), (format!("{id}.2").into(), 2.into())]);
-    // The next one goes on where the first left off.
+    // The next gateway continues the journals of the first.
     let served = Served::start(place.path());
     assert_eq!(served.call(key, "scripted").0, 200);
     served.stop();
@@ -205,7 +205,7 @@ fn a_key_is_good_at_every_gateway_of_a_data_directory() {
 }
 
 #[test]
-fn a_call_of_the_second_gateway_is_found_after_that_was_killed() {
+fn a_call_of_a_killed_second_gateway_is_recovered() {
     let vendor = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = "[model]\nupstream = \"a\"\n[upstreams.a]\nkind = \"anthropic\"\nkey = \"sk-canary-0123456789\"\n";
     let place = place(&format!("{upstream}base_url = \"http://{}\"\n", vendor.local_addr().unwrap()));
@@ -216,7 +216,7 @@ fn a_call_of_the_second_gateway_is_found_after_that_was_killed() {
     let (mut asked, _) = vendor.accept().unwrap();
     asked.read_exact(&mut [0; 4]).unwrap();
     drop(second);
-    // Whoever starts next says so if it cannot find the record of a call; this one was asked, and nobody knows its end.
+    // The next gateway would report a call without a journal entry. This call was sent, so its outcome is unknown.
     assert_eq!(Served::start(place.path()).stop(), "");
     let unknown = json(place.path(), &["--json", "usage", "--unknown"]);
     assert_eq!(
@@ -228,7 +228,7 @@ fn a_call_of_the_second_gateway_is_found_after_that_was_killed() {
 }
 
 #[test]
-fn a_key_that_cannot_be_used_now_is_an_error_that_somebody_can_see() {
+fn an_unusable_key_is_logged_as_an_error() {
     let place = place("");
     let made = json(place.path(), &["--json", "keys", "create", "--account", "acme"]);
     let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
@@ -238,25 +238,25 @@ fn a_key_that_cannot_be_used_now_is_an_error_that_somebody_can_see() {
     assert_eq!(status, 503, "{body}");
     assert!(body["error"]["message"].as_str().unwrap().starts_with("the key cannot be used now: "), "{body}");
     let said = served.stop();
-    assert!(said.contains("ERROR") && said.contains("a key cannot be used") && said.contains(id), "{said}");
+    assert!(said.contains("ERROR") && said.contains("cannot use a key") && said.contains(id), "{said}");
     assert!(!said.contains(key), "{said}");
 }
 
 #[test]
-fn a_name_that_no_line_can_hold_gets_no_key() {
+fn names_with_control_characters_are_rejected() {
     let place = place("");
     for arguments in [["--account", "two\nlines"], ["--account", " "]] {
         let output = viv(place.path(), &[&["keys", "create"][..], &arguments].concat());
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("is no name"), "{said}");
+        assert!(said.contains("invalid name"), "{said}");
     }
     let output = viv(place.path(), &["keys", "create", "--account", "acme", "--user", "a\tb"]);
     assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
-fn a_gateway_on_an_open_address_says_that_it_speaks_in_the_clear() {
+fn a_gateway_on_a_public_address_warns_about_plain_http() {
     let place = place("");
     let served = Served::on(place.path(), "0.0.0.0:0");
     let said = served.stop();
@@ -264,7 +264,7 @@ fn a_gateway_on_an_open_address_says_that_it_speaks_in_the_clear() {
 }
 
 #[test]
-fn a_key_with_a_spent_budget_is_refused_with_402() {
+fn a_key_over_budget_is_rejected_with_402() {
     let config = "[model]\nupstream = \"a\"\n[upstreams.a]\nkind = \"anthropic\"\nbase_url = \"http://127.0.0.1:9\"\nkey = \"sk-canary-0123456789\"\n";
     let place = place(config);
     let arguments = ["--json", "keys", "create", "--account", "acme", "--budget", "0.000001"];
@@ -277,7 +277,7 @@ fn a_key_with_a_spent_budget_is_refused_with_402() {
 }
 
 #[test]
-fn a_budget_of_the_configuration_counts_over_all_keys() {
+fn a_configured_budget_counts_all_keys() {
     let config = "[model]\nupstream = \"a\"\n[upstreams.a]\nkind = \"litellm\"\nbase_url = \"http://127.0.0.1:9\"\n[budgets]\naccount_day_usd = \"0.00001\"\n";
     let place = place(config);
     let made = json(place.path(), &["--json", "keys", "create", "--account", "acme"]);
@@ -290,7 +290,7 @@ fn a_budget_of_the_configuration_counts_over_all_keys() {
 }
 
 #[test]
-fn an_env_file_without_an_address_is_refused() {
+fn an_env_file_without_a_base_url_is_rejected() {
     let place = place("");
     fs::write(place.path().join(".env"), "API_KEY=sk-canary-0123456789\n").unwrap();
     let output = viv(place.path(), &["run", "mock", "hi", "--env-file", ".env"]);

@@ -1,4 +1,4 @@
-//! `viv policy`, as a person or a script meets it.
+//! Tests of `viv policy`.
 #![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
 use std::fs;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 const GOOD: &str = "version: 1\nfs:\n  workspace: overlay\n  read: [/usr]\nnet:\n  enabled: true\n  allowlist:\n    - \"*.example.org:443\"\ntools:\n  allow: [\"*\"]\n  ask: [\"Bash(rm *)\"]\n";
 
-/// A directory with a good and a bad policy in it.
+/// Returns a directory with a valid and an invalid policy.
 fn place() -> TempDir {
     let place = TempDir::new().unwrap();
     fs::write(place.path().join("good.yaml"), GOOD).unwrap();
@@ -27,7 +27,7 @@ fn viv(place: &Path, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Exit code, standard output and standard error, as one text to look at.
+/// Returns exit code, standard output and standard error as one text.
 #[track_caller]
 fn check(arguments: &[&str]) -> String {
     let output = viv(place().path(), arguments);
@@ -88,7 +88,7 @@ commands! {
 }
 
 #[test]
-fn a_printed_preset_is_a_policy() {
+fn a_printed_preset_is_a_valid_policy() {
     let place = place();
     for preset in ["strict", "balanced", "open"] {
         let printed = viv(place.path(), &["presets", preset]);
@@ -119,7 +119,7 @@ fn a_project_file_is_a_base_only_while_it_is_trusted() {
 
     assert_eq!(code(&["trust", "sandbox.policy.yaml"]), 0);
     let trusted = viv(place.path(), &["explain"]);
-    assert!(String::from_utf8(trusted.stderr).unwrap().contains("which you trusted"));
+    assert!(String::from_utf8(trusted.stderr).unwrap().contains("trusted sandbox.policy.yaml"));
     assert!(String::from_utf8(trusted.stdout).unwrap().contains("*.example.org:443"));
 
     fs::write(&project, format!("{GOOD}# changed\n")).unwrap();
@@ -141,7 +141,7 @@ fn a_project_file_that_only_narrows_needs_no_trust() {
 }
 
 #[test]
-fn a_project_file_that_is_no_file_is_refused_at_once() {
+fn a_project_file_that_is_not_a_regular_file_is_rejected_at_once() {
     let place = place();
     std::os::unix::fs::symlink("/dev/zero", place.path().join("sandbox.policy.yaml")).unwrap();
     let refused = viv(place.path(), &["explain"]);
@@ -149,7 +149,7 @@ fn a_project_file_that_is_no_file_is_refused_at_once() {
 }
 
 #[test]
-fn a_file_that_is_wrong_cannot_be_trusted() {
+fn an_invalid_file_cannot_be_trusted() {
     let place = place();
     assert_eq!(viv(place.path(), &["trust", "bad.yaml"]).status.code(), Some(5));
     assert_eq!(viv(place.path(), &["trust"]).stdout, b"");

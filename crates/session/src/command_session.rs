@@ -6,6 +6,7 @@
 //! Not here: task files and their exit codes (`cli`).
 
 mod environment;
+mod on_demand;
 mod stop_listener;
 
 use std::collections::BTreeMap;
@@ -15,8 +16,13 @@ use std::time::Duration;
 use protocol::{
     EventBody, SessionEndReason, SessionEnded, SessionId, SessionRegistered, TaskCommandFinished, TerminatedBy,
 };
-use sandbox::{ExecResult, OutputListener, Sandbox, SandboxError, SandboxProcess, SavedChanges};
+use sandbox::{
+    ExecResult, OutputListener, OverlayLayers, Sandbox, SandboxError, SandboxProcess, SavedChanges, StandardStreams,
+    WindowSize,
+};
 use store::{Journal, SessionPatch};
+use tokio::io::AsyncRead;
+use tokio_util::task::TaskTracker;
 
 use crate::SessionError;
 use crate::lifecycle::{
@@ -26,7 +32,10 @@ use crate::skills::{FetchedSkills, remove_fetched_skills};
 use crate::storage::run_blocking;
 
 use environment::CommandEnvironment;
+use on_demand::OnDemandJournal;
 use stop_listener::StopListener;
+
+pub use on_demand::OnDemandSettings;
 
 /// The exit code of a command that timed out, as in `timeout(1)`.
 const TIMEOUT_EXIT_CODE: i32 = 124;
@@ -40,8 +49,12 @@ pub struct SessionCommand {
     pub env: BTreeMap<String, String>,
     /// Wall time after which the command and its children are killed.
     pub timeout: Option<Duration>,
+    /// Time without output after which the command and its children are killed.
+    pub idle_timeout: Option<Duration>,
     /// Bytes kept of stdout, and of stderr.
     pub output_limit: usize,
+    /// Size of the terminal that the command gets; without one it gets pipes.
+    pub terminal: Option<WindowSize>,
 }
 
 /// Why an artifact could not be read or written.
@@ -76,22 +89,36 @@ pub enum ArtifactError {
 
 /// A session that runs commands in a sandbox and records them.
 pub struct CommandSession {
-    host: Arc<SessionHost>,
-    handle: Arc<SessionHandle>,
-    plan: SessionPlan,
+    plan: Arc<SessionPlan>,
     recorder: Recorder,
     sandbox: Box<dyn Sandbox>,
     listeners: Listeners,
     environment: CommandEnvironment,
-    stop_listener: StopListener,
+    registration: Registration,
+    tasks: TaskTracker,
     /// Processes that run beside the commands. The lock makes the session `Sync` and is never contended.
     background: Mutex<Vec<SandboxProcess>>,
 }
 
+/// How other processes learn of a command session.
+enum Registration {
+    /// The session is in the session list and has a journal from its start, and other processes can stop it.
+    Host { host: Arc<SessionHost>, handle: Arc<SessionHandle>, stop_listener: StopListener },
+    /// The session is not recorded until a command uses the network.
+    OnDemand(Arc<OnDemandJournal>),
+}
+
 impl CommandSession {
+    /// Opens a session that is not recorded until a command uses the network.
+    ///
+    /// Until then nothing is written to the data directory. The session cannot reach a model.
+    pub async fn on_demand(settings: OnDemandSettings) -> Result<Self, SessionError> {
+        on_demand::open(settings).await
+    }
+
     pub(crate) async fn open(host: &Arc<SessionHost>, plan: SessionPlan) -> Result<Self, SessionError> {
-        plan.check_workspace(host)?;
-        let credentials = SandboxCredentials::issue(host, &plan)?;
+        plan.check_workspace(host.store.directory().root())?;
+        let credentials = SandboxCredentials::issue(&host.config.egress, &plan)?;
         let mut environment = CommandEnvironment::of(host, &plan, &credentials.token)?;
         environment.files.extend(credentials.files());
         let (handle, commands) = SessionHandle::new(plan.id.clone());
@@ -104,16 +131,16 @@ impl CommandSession {
         listeners.add_variables(&mut environment.env);
         host.config.variables.pass(&plan.policy, &mut environment.env);
         let stop_listener = StopListener::watch(&host.tasks, &handle, commands);
-        let host = host.clone();
+        let (plan, tasks) = (Arc::new(plan), host.tasks.clone());
+        let registration = Registration::Host { host: host.clone(), handle, stop_listener };
         Ok(Self {
-            host,
-            handle,
             plan,
             recorder,
             sandbox,
             listeners,
             environment,
-            stop_listener,
+            registration,
+            tasks,
             background: Mutex::default(),
         })
     }
@@ -181,7 +208,7 @@ impl CommandSession {
         for output in [&mut process.stdout, &mut process.stderr] {
             let mut output = std::mem::replace(output, Box::new(tokio::io::empty()));
             // Ends with the sandbox, whose end `end` waits for.
-            self.host.tasks.spawn(async move { drop(tokio::io::copy(&mut output, &mut tokio::io::sink()).await) });
+            self.tasks.spawn(async move { drop(tokio::io::copy(&mut output, &mut tokio::io::sink()).await) });
         }
         self.background.get_mut().unwrap_or_else(PoisonError::into_inner).push(process);
         Ok(())
@@ -189,22 +216,64 @@ impl CommandSession {
 
     /// Runs a command to its end and records the result. Fails when the session is ended from outside.
     pub async fn run(&self, task: SessionCommand, listener: OutputListener<'_>) -> Result<ExecResult, SessionError> {
+        self.run_with_input(task, Box::new(tokio::io::empty()), listener).await
+    }
+
+    /// Runs a command like [`Self::run`], with input that arrives while the command runs.
+    pub async fn run_with_input(
+        &self,
+        task: SessionCommand,
+        input: Box<dyn AsyncRead + Send + Unpin>,
+        listener: OutputListener<'_>,
+    ) -> Result<ExecResult, SessionError> {
         let command = task.command.clone();
-        let running = sandbox::run(&*self.sandbox, self.environment.exec(task), listener);
+        let running = sandbox::run_with_input(&*self.sandbox, self.environment.exec(task), input, listener);
+        self.record_end(command, running).await
+    }
+
+    /// Runs a command like [`Self::run`], with the caller's own standard streams.
+    pub async fn attach(&self, task: SessionCommand, streams: StandardStreams) -> Result<ExecResult, SessionError> {
+        let command = task.command.clone();
+        let running = sandbox::attach(&*self.sandbox, self.environment.exec(task), streams);
+        self.record_end(command, running).await
+    }
+
+    async fn record_end(
+        &self,
+        command: Vec<String>,
+        running: impl Future<Output = Result<ExecResult, SandboxError>>,
+    ) -> Result<ExecResult, SessionError> {
         let result = tokio::select! {
             result = running => result?,
-            () = self.stop_listener.requested() => return Err(SessionError::Ended(self.plan.id.clone())),
+            () = self.stop_requested() => return Err(SessionError::Ended(self.plan.id.clone())),
         };
         let wall_micros = u64::try_from(result.wall.as_micros()).unwrap_or(u64::MAX);
         let exit_code = exit_code(&result);
         let finished = TaskCommandFinished { command, exit_code, wall_micros };
-        self.recorder.daemon(EventBody::TaskCommandFinished(finished))?;
+        self.record(EventBody::TaskCommandFinished(finished))?;
         Ok(result)
+    }
+
+    /// Records an event. In an on-demand session without a journal, the event waits until the journal is created.
+    fn record(&self, body: EventBody) -> Result<(), SessionError> {
+        match &self.registration {
+            Registration::Host { .. } => drop(self.recorder.daemon(body)?),
+            Registration::OnDemand(journal) => journal.defer(body)?,
+        }
+        Ok(())
+    }
+
+    /// Returns when another process ends the session; never for an on-demand session.
+    async fn stop_requested(&self) {
+        match &self.registration {
+            Registration::Host { stop_listener, .. } => stop_listener.requested().await,
+            Registration::OnDemand(_) => std::future::pending().await,
+        }
     }
 
     /// Returns whether another client ended the session, so that no more commands can run.
     pub fn was_stopped(&self) -> bool {
-        self.stop_listener.was_requested()
+        matches!(&self.registration, Registration::Host { stop_listener, .. } if stop_listener.was_requested())
     }
 
     /// Writes a file in the sandbox.
@@ -222,26 +291,42 @@ impl CommandSession {
         let layers = self.sandbox.layers();
         self.sandbox.destroy().await?;
         self.listeners.close().await;
-        if let Some(layers) = layers {
-            let into = self.host.store.changes(&self.plan.id);
-            let saved = move || SavedChanges::save_final(&layers, &into).map_err(SessionError::Changes);
-            let changes = run_blocking(move || saved().map(|saved| summarize_changes(&saved))).await?;
-            if !(changes.added.is_empty() && changes.modified.is_empty() && changes.deleted.is_empty()) {
-                self.recorder.daemon(EventBody::WorkspaceChanged(changes))?;
-            }
-        }
         let (terminated_by, exit_code, stderr) = (TerminatedBy::Daemon, None, None);
         let ended = SessionEnded { reason, terminated_by, message, exit_code, stderr };
-        self.recorder.daemon(EventBody::SessionEnded(ended))?;
-        self.recorder.sync().await?;
-        let (event_count, outcome) = (Some(self.recorder.last()), Some(reason.into()));
-        let patch = SessionPatch { event_count, outcome, ..SessionPatch::default() };
-        self.host.store.update(&self.plan.id, patch).await?;
-        remove_fetched_skills(&self.host.store, &self.plan.id).await;
-        self.host.unregister(&self.handle);
-        self.stop_listener.confirm();
-        Ok(())
+        match self.registration {
+            Registration::OnDemand(journal) => journal.end(ended).await,
+            Registration::Host { host, handle, stop_listener } => {
+                if let Some(layers) = layers {
+                    save_changes(&host, &self.plan, &self.recorder, layers).await?;
+                }
+                self.recorder.daemon(EventBody::SessionEnded(ended))?;
+                self.recorder.sync().await?;
+                let (event_count, outcome) = (Some(self.recorder.last()), Some(reason.into()));
+                let patch = SessionPatch { event_count, outcome, ..SessionPatch::default() };
+                host.store.update(&self.plan.id, patch).await?;
+                remove_fetched_skills(&host.store, &self.plan.id).await;
+                host.unregister(&handle);
+                stop_listener.confirm();
+                Ok(())
+            }
+        }
     }
+}
+
+/// Saves the changes of the workspace, and records their summary if there are any.
+async fn save_changes(
+    host: &SessionHost,
+    plan: &SessionPlan,
+    recorder: &Recorder,
+    layers: OverlayLayers,
+) -> Result<(), SessionError> {
+    let into = host.store.changes(&plan.id);
+    let saved = move || SavedChanges::save_final(&layers, &into).map_err(SessionError::Changes);
+    let changes = run_blocking(move || saved().map(|saved| summarize_changes(&saved))).await?;
+    if !(changes.added.is_empty() && changes.modified.is_empty() && changes.deleted.is_empty()) {
+        recorder.daemon(EventBody::WorkspaceChanged(changes))?;
+    }
+    Ok(())
 }
 
 /// Returns the exit code of a command as a shell reports it.

@@ -22,7 +22,7 @@ pub use client::{
     AgentClient, AgentClientBuilder, AgentResponse, BuildError, Conversation, ConversationBuilder, Goal, GoalError,
     PermissionResponder, SandboxChoice, TurnFailure, TurnReader,
 };
-pub use command_session::{ArtifactError, CommandSession, SessionCommand};
+pub use command_session::{ArtifactError, CommandSession, OnDemandSettings, SessionCommand};
 pub use config::{
     AgentRegistry, BillingSettings, HostVariables, NarrowPolicy, ProjectPolicy, RegisteredAgent, SessionHostConfig,
     SessionTimeouts, UpstreamFactory, UpstreamRegistry, WorkspaceAccess, WorkspaceForbidden, system_egress,

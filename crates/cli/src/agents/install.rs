@@ -1,7 +1,6 @@
-//! Puts an agent into the data directory: whole, or not at all.
+//! Installation of an agent in the data directory, complete or not at all.
 //!
-//! It is installed under a hidden name, checked, and then renamed: a version's folder is complete from the
-//! first moment it can be seen.
+//! A version is installed in a hidden folder, checked, and then renamed. A visible folder is therefore complete.
 
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -9,51 +8,55 @@ use std::path::{Path, PathBuf};
 use ::agents::NpmPackage;
 use protocol::ProblemCode;
 
-use super::manifest::Manifest;
-use super::progress::{Progress, megabytes, size};
-use super::shelf::Place;
-use super::{Wanted, npm, wanted};
+use super::install_folder::InstallFolder;
+use super::manifest::InstallManifest;
+use super::progress::{InstallProgress, megabytes, size};
+use super::{AgentSpec, agent_spec, npm};
 use crate::failure::Failure;
 
-/// What is there now.
-pub(super) struct Installed {
+/// One installed version.
+pub(super) struct InstallResult {
     pub(super) name: &'static str,
     pub(super) version: String,
     pub(super) folder: PathBuf,
-    /// Whether it was there before.
+    /// Whether the version was installed before.
     pub(super) was_there: bool,
 }
 
-/// Installs what is missing of an agent: itself, and Node where it needs that.
-pub(super) fn ensure(root: &Path, wanted: &Wanted, cache: Option<&Path>) -> Result<Vec<Installed>, Failure> {
+/// Installs an agent, and Node if the agent needs it; returns both. An installed version is left as it is.
+pub(super) fn ensure(root: &Path, wanted: &AgentSpec, cache: Option<&Path>) -> Result<Vec<InstallResult>, Failure> {
     let Some(package) = wanted.package() else { return Ok(Vec::new()) };
-    let place = Place::of_agent(root, wanted.agent.id(), package);
+    let place = InstallFolder::of_agent(root, wanted.agent.id(), package);
     let mut installed = vec![ensure_version(&place, wanted.version.as_deref(), cache)?];
     if package.needs_node {
-        installed.push(ensure_version(&Place::of_node(root), None, cache)?);
+        installed.push(ensure_version(&InstallFolder::of_node(root), None, cache)?);
     }
     Ok(installed)
 }
 
-/// Says what is there now.
-pub(super) fn tell(installed: &[Installed]) {
+/// Prints a line for each installed version.
+pub(super) fn tell(installed: &[InstallResult]) {
     for one in installed {
         let (name, version) = (one.name, &one.version);
         if one.was_there {
-            eprintln!("{name} {version} is installed");
+            eprintln!("{name} {version} is already installed");
         } else {
             eprintln!("installed {name} {version} · {} · {}", megabytes(size(&one.folder)), one.folder.display());
         }
     }
 }
 
-fn ensure_version(place: &Place, version: Option<&str>, cache: Option<&Path>) -> Result<Installed, Failure> {
+fn ensure_version(
+    place: &InstallFolder,
+    version: Option<&str>,
+    cache: Option<&Path>,
+) -> Result<InstallResult, Failure> {
     let version = version.unwrap_or(place.package.version);
     let found = |version: String, was_there| {
         let folder = place.version(&version);
-        Installed { name: place.name, version, folder, was_there }
+        InstallResult { name: place.name, version, folder, was_there }
     };
-    // A folder that can be seen is complete: no lock is needed to find one.
+    // A visible folder is complete, so no lock is needed to find it.
     if place.version(version).is_dir() {
         return Ok(found(version.to_owned(), true));
     }
@@ -63,12 +66,12 @@ fn ensure_version(place: &Place, version: Option<&str>, cache: Option<&Path>) ->
     }
     let hidden = place.folder.join(format!(".{version}"));
     let manifest = fetch(place, version, &hidden, cache).inspect_err(|_| {
-        // The next installation clears away what cannot be removed now.
+        // The next installation removes the folder if this fails.
         let _ = std::fs::remove_dir_all(&hidden);
     })?;
     let folder = place.version(&manifest.version);
     if folder.is_dir() {
-        // `latest` was there under its number.
+        // `latest` is a version that was installed under its number.
         let _ = std::fs::remove_dir_all(&hidden);
         return Ok(found(manifest.version, true));
     }
@@ -76,40 +79,48 @@ fn ensure_version(place: &Place, version: Option<&str>, cache: Option<&Path>) ->
     Ok(found(manifest.version, false))
 }
 
-/// Fetches a version into `folder` and checks that it is what was meant.
-fn fetch(place: &Place, version: &str, folder: &Path, cache: Option<&Path>) -> Result<Manifest, Failure> {
+/// Downloads a version into `folder`; fails if its hash or program is not as expected.
+fn fetch(
+    place: &InstallFolder,
+    version: &str,
+    folder: &Path,
+    cache: Option<&Path>,
+) -> Result<InstallManifest, Failure> {
     std::fs::DirBuilder::new().mode(0o755).create(folder).map_err(not_kept)?;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).map_err(not_kept)?;
     let package = place.package;
-    let progress = Progress::begin(format!("{} {version}", place.name));
+    let progress = InstallProgress::begin(format!("{} {version}", place.name));
     npm::install(folder, &format!("{}@{version}", package.npm), cache, progress)?;
     let now = jiff::Timestamp::now().to_string();
-    let manifest = Manifest::from_lock(folder, place.name, package.npm, now).ok_or_else(|| {
-        Failure::new(ProblemCode::InstallFailed, format!("npm left no hash of every package of `{}`", package.npm))
+    let manifest = InstallManifest::from_lock(folder, place.name, package.npm, now).ok_or_else(|| {
+        Failure::new(ProblemCode::InstallFailed, format!("npm recorded no hash for a package of `{}`", package.npm))
     })?;
     check(package, &manifest, folder)?;
     manifest.write(folder).map_err(not_kept)?;
     Ok(manifest)
 }
 
-fn check(package: &NpmPackage, manifest: &Manifest, folder: &Path) -> Result<(), Failure> {
+fn check(package: &NpmPackage, manifest: &InstallManifest, folder: &Path) -> Result<(), Failure> {
     let (name, version) = (package.npm, &manifest.version);
-    if !wanted::is_version(version) {
-        return Err(Failure::new(ProblemCode::InstallFailed, format!("`{version}` is no version of `{name}`")));
+    if !agent_spec::is_version(version) {
+        return Err(Failure::new(
+            ProblemCode::InstallFailed,
+            format!("invalid version `{version}` of npm package `{name}`"),
+        ));
     }
     if version == package.version && manifest.integrity != package.integrity {
-        let what = format!("`{name}@{version}` is not what it was when it was measured");
-        let why = format!("its hash is {}, expected {}", manifest.integrity, package.integrity);
+        let what = format!("hash mismatch of npm package `{name}@{version}`");
+        let why = format!("found {}, expected {}", manifest.integrity, package.integrity);
         return Err(Failure::new(ProblemCode::InstallFailed, what).detail(why).help("npm config get registry"));
     }
     let program = folder.join("node_modules").join(package.program);
     if !program.is_file() {
-        let what = format!("`{name}@{version}` came without its program `{}`", package.program);
+        let what = format!("npm package `{name}@{version}` lacks its program `{}`", package.program);
         return Err(Failure::new(ProblemCode::InstallFailed, what).help(format!("npm view {name} versions")));
     }
     Ok(())
 }
 
 fn not_kept(error: std::io::Error) -> Failure {
-    Failure::new(ProblemCode::InstallFailed, "cannot keep the installation").because(&error)
+    Failure::new(ProblemCode::InstallFailed, "cannot write the installation").because(&error)
 }

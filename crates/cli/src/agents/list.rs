@@ -1,4 +1,4 @@
-//! `viv agents ls`: every agent there is.
+//! `viv agents ls`: the list of agents.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,7 +10,7 @@ use protocol::ProblemCode;
 use serde_json::{Value, json};
 use store::{DataDir, DriftRecord, SessionIndex, SystemClock};
 
-use super::shelf::Place;
+use super::install_folder::InstallFolder;
 use crate::failure::Failure;
 
 /// Prints the list.
@@ -24,7 +24,7 @@ pub(super) fn print(data: &DataDir, json: bool) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::new(ProblemCode::StreamError, "cannot write the output").because(&error))
 }
 
-/// What was not understood of agents; a data directory without sessions has nothing to tell, and is left as it is.
+/// Returns the counts of unparsed agent output; empty for a data directory without sessions, which stays untouched.
 fn drift(data: &DataDir) -> Result<Vec<DriftRecord>, Failure> {
     if !data.database().exists() {
         return Ok(Vec::new());
@@ -32,12 +32,12 @@ fn drift(data: &DataDir) -> Result<Vec<DriftRecord>, Failure> {
     let index = SessionIndex::open(data, Arc::new(SystemClock));
     index
         .and_then(|index| index.drift())
-        .map_err(|error| Failure::new(error.code(), "cannot read what was not understood of agents").because(&error))
+        .map_err(|error| Failure::new(error.code(), "cannot read the counts of unparsed agent output").because(&error))
 }
 
 fn versions(root: &Path, agent: &dyn Agent) -> Vec<String> {
     let Some(package) = agent.package() else { return Vec::new() };
-    let installed = Place::of_agent(root, agent.id(), package).installed();
+    let installed = InstallFolder::of_agent(root, agent.id(), package).installed();
     installed.into_iter().map(|manifest| manifest.version).collect()
 }
 
@@ -77,14 +77,14 @@ fn as_table(root: &Path, drift: &[DriftRecord]) -> String {
     rows.concat()
 }
 
-/// The counts of one agent by version, as the session API tells them.
+/// Returns the counts of one agent by version, in the form of the session API.
 fn drift_of(drift: &[DriftRecord], agent: &str) -> Value {
     let ours = drift.iter().filter(|record| record.agent == agent);
-    let told = |record: &DriftRecord| json!({"unparsed": record.unparsed, "unknown": record.unknown});
-    ours.map(|record| (record.version.clone(), told(record))).collect()
+    let counts = |record: &DriftRecord| json!({"unparsed": record.unparsed, "unknown": record.unknown});
+    ours.map(|record| (record.version.clone(), counts(record))).collect()
 }
 
-/// What an agent can do, told by what it cannot: that is the shorter list. And what was not understood of it.
+/// Returns the capabilities that an agent lacks, which is the shorter list, and its counts of unparsed output.
 fn abilities(agent: &str, drift: &[DriftRecord]) -> String {
     let all = serde_json::to_value(Capabilities::of(agent)).unwrap_or_default();
     let lacking = all.as_object().into_iter().flatten().filter(|(_, can)| **can == json!(false));
@@ -93,6 +93,6 @@ fn abilities(agent: &str, drift: &[DriftRecord]) -> String {
     let ours = drift.iter().filter(|record| record.agent == agent);
     ours.fold(can, |text, record| {
         let times = record.unparsed + record.unknown;
-        format!("{text}; {} not understood {times} times", record.version)
+        format!("{text}; {} printed {times} unknown messages", record.version)
     })
 }

@@ -1,49 +1,49 @@
-//! What was installed, with the hash of every package: `installed.json` beside `node_modules`.
+//! `installed.json` beside `node_modules`: the installed packages with their hashes.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The name of the file.
+/// Name of the manifest file.
 const FILE: &str = "installed.json";
-/// What npm writes about an installation.
+/// Lock file of npm.
 const LOCK: &str = "package-lock.json";
 
-/// What was installed.
+/// Manifest of one installation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Manifest {
+pub(super) struct InstallManifest {
     pub(super) name: String,
     pub(super) package: String,
     pub(super) version: String,
-    /// The hash of the package's archive, as npm checked it.
+    /// Hash of the package's archive, verified by npm.
     pub(super) integrity: String,
     pub(super) installed_at: String,
-    /// Everything that came with it, itself included.
-    pub(super) packages: Vec<Part>,
+    /// All installed packages, including this one.
+    pub(super) packages: Vec<InstalledPackage>,
 }
 
 /// One package of an installation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Part {
-    /// Its folder.
+pub(super) struct InstalledPackage {
+    /// Folder of the package.
     pub(super) path: String,
     pub(super) version: String,
     pub(super) integrity: String,
 }
 
-impl Manifest {
-    /// Reads what npm left in `folder` about `package`; nothing where it has no hash of it.
+impl InstallManifest {
+    /// Builds the manifest from npm's lock file in `folder`; `None` if a package has no hash.
     pub(super) fn from_lock(folder: &Path, name: &str, package: &str, installed_at: String) -> Option<Self> {
         let lock = std::fs::read(folder.join(LOCK)).ok()?;
         let lock: Value = serde_json::from_slice(&lock).ok()?;
         let listed = lock.get("packages")?.as_object()?;
-        // Packages for other systems are listed and were not installed.
-        let packages: Vec<Part> = (listed.iter())
+        // The lock file also lists packages for other systems, which were not installed.
+        let packages: Vec<InstalledPackage> = (listed.iter())
             .filter(|(path, _)| !path.is_empty() && folder.join(path).is_dir())
             .map(|(path, entry)| {
                 let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-                Part { path: path.clone(), version: text("version"), integrity: text("integrity") }
+                InstalledPackage { path: path.clone(), version: text("version"), integrity: text("integrity") }
             })
             .collect();
         let own = packages.iter().find(|part| part.path == format!("node_modules/{package}"))?;
@@ -59,7 +59,7 @@ impl Manifest {
         serde_json::from_slice(&std::fs::read(folder.join(FILE)).ok()?).ok()
     }
 
-    /// Writes it into `folder`.
+    /// Writes the manifest into `folder`.
     pub(super) fn write(&self, folder: &Path) -> std::io::Result<()> {
         let text = serde_json::to_string_pretty(self).map_err(std::io::Error::other)?;
         std::fs::write(folder.join(FILE), text + "\n")
@@ -78,22 +78,22 @@ mod tests {
     }
 
     #[test]
-    fn it_names_what_is_there_with_its_hash() {
+    fn the_manifest_lists_installed_packages_with_their_hash() {
         let folder = folder(
             r#"{"packages":{"":{"dependencies":{}},
                 "node_modules/@x/y":{"version":"1.2.3","integrity":"sha512-a"},
                 "node_modules/@x/y-darwin":{"version":"1.2.3","integrity":"sha512-b"}}}"#,
         );
-        let manifest = Manifest::from_lock(folder.path(), "y", "@x/y", "now".into()).unwrap();
+        let manifest = InstallManifest::from_lock(folder.path(), "y", "@x/y", "now".into()).unwrap();
         assert_eq!((&*manifest.version, &*manifest.integrity, manifest.packages.len()), ("1.2.3", "sha512-a", 1));
         manifest.write(folder.path()).unwrap();
-        assert_eq!(Manifest::read(folder.path()), Some(manifest));
+        assert_eq!(InstallManifest::read(folder.path()), Some(manifest));
     }
 
     #[test]
-    fn what_has_no_hash_is_not_installed() {
+    fn a_package_without_a_hash_is_rejected() {
         let unhashed = folder(r#"{"packages":{"node_modules/@x/y":{"version":"1.2.3"}}}"#);
-        assert_eq!(Manifest::from_lock(unhashed.path(), "y", "@x/y", "now".into()), None);
-        assert_eq!(Manifest::from_lock(folder("{}").path(), "y", "@x/y", "now".into()), None);
+        assert_eq!(InstallManifest::from_lock(unhashed.path(), "y", "@x/y", "now".into()), None);
+        assert_eq!(InstallManifest::from_lock(folder("{}").path(), "y", "@x/y", "now".into()), None);
     }
 }

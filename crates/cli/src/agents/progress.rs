@@ -1,22 +1,22 @@
-//! How far an installation is, on a terminal; one line where there is none.
+//! Progress of an installation: a live line on a terminal, a single line elsewhere.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Often enough to look alive, seldom enough to cost nothing.
+/// Interval between two updates of the line.
 const TICK: Duration = Duration::from_millis(250);
 const FRAMES: [char; 8] = ['⣾', '⣽', '⣻', '⢿', '⡿', '⣟', '⣯', '⣷'];
 
-/// What is told while something is installed.
-pub(super) struct Progress {
+/// Progress display of one installation.
+pub(super) struct InstallProgress {
     what: String,
     started: Instant,
 }
 
-impl Progress {
-    /// Says what begins.
+impl InstallProgress {
+    /// Starts the display; `what` is the name and version.
     pub(super) fn begin(what: String) -> Self {
         if !std::io::stderr().is_terminal() {
             eprintln!("installing {what} …");
@@ -24,7 +24,7 @@ impl Progress {
         Self { what, started: Instant::now() }
     }
 
-    /// Shows what is in `folder` meanwhile.
+    /// Runs `work` and shows the growing size of `folder` meanwhile.
     pub(super) fn during<T>(&self, folder: &Path, work: impl FnOnce() -> T) -> T {
         if !std::io::stderr().is_terminal() {
             return work();
@@ -33,7 +33,7 @@ impl Progress {
             let (done, waiting) = mpsc::channel::<()>();
             scope.spawn(move || {
                 let mut frames = FRAMES.iter().cycle();
-                // An error means that time is up; the other end going away means that the work is done.
+                // A timeout means that the work goes on; a closed channel means that it is done.
                 while waiting.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
                     self.show(*frames.next().unwrap_or(&' '), size(folder));
                 }
@@ -47,17 +47,17 @@ impl Progress {
 
     fn show(&self, frame: char, bytes: u64) {
         let (what, seconds) = (&self.what, self.started.elapsed().as_secs());
-        // Nobody is left to tell when standard error is closed.
+        // A closed standard error needs no progress.
         let _ = write!(std::io::stderr(), "\r\x1b[K{frame} installing {what} · {} · {seconds} s", megabytes(bytes));
     }
 }
 
-/// Bytes as people read them.
+/// Formats bytes as megabytes.
 pub(super) fn megabytes(bytes: u64) -> String {
     format!("{} MB", bytes / 1_000_000)
 }
 
-/// Bytes in a folder. What comes and goes meanwhile is not counted.
+/// Returns the bytes in a folder; files that vanish meanwhile are not counted.
 pub(super) fn size(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.metadata() {

@@ -1,4 +1,4 @@
-//! One agent: what is installed of it, where its program is, and its removal.
+//! `viv agents show`, `path` and `rm`: one installed agent.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,19 +7,20 @@ use std::process::ExitCode;
 use protocol::ProblemCode;
 use serde_json::json;
 
-use super::Wanted;
-use super::manifest::Manifest;
+use super::AgentSpec;
+use super::install_folder::{self, InstallFolder};
+use super::manifest::InstallManifest;
 use super::progress::{megabytes, size};
-use super::shelf::{self, Place};
 use crate::failure::Failure;
 
-/// `viv agents show`.
-pub(super) fn print(root: &Path, wanted: &Wanted, json: bool) -> Result<ExitCode, Failure> {
+/// Runs `viv agents show`.
+pub(super) fn print(root: &Path, wanted: &AgentSpec, json: bool) -> Result<ExitCode, Failure> {
     let Some(place) = place(root, wanted) else { return built_in(wanted) };
-    let asked = |manifest: &Manifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
-    let manifests: Vec<Manifest> = place.installed().into_iter().filter(asked).collect();
+    let is_selected =
+        |manifest: &InstallManifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
+    let manifests: Vec<InstallManifest> = place.installed().into_iter().filter(is_selected).collect();
     if manifests.is_empty() {
-        return Err(shelf::not_installed(wanted));
+        return Err(install_folder::not_installed(wanted));
     }
     if json {
         return write(&serde_json::to_string_pretty(&manifests).unwrap_or_default());
@@ -31,15 +32,15 @@ pub(super) fn print(root: &Path, wanted: &Wanted, json: bool) -> Result<ExitCode
         write(&format!("  integrity  {}", manifest.integrity))?;
         write(&format!("  installed  {}", manifest.installed_at))?;
         write(&format!("  folder     {} ({})", folder.display(), megabytes(size(&folder))))?;
-        write(&format!("  with       {} packages, each with its hash in installed.json", manifest.packages.len()))?;
+        write(&format!("  packages   {} (hashes in installed.json)", manifest.packages.len()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// `viv agents path`.
-pub(super) fn print_path(root: &Path, wanted: &Wanted, json: bool) -> Result<ExitCode, Failure> {
+/// Runs `viv agents path`.
+pub(super) fn print_path(root: &Path, wanted: &AgentSpec, json: bool) -> Result<ExitCode, Failure> {
     let Some(package) = wanted.package() else { return built_in(wanted) };
-    let found = shelf::find(root, wanted).ok_or_else(|| shelf::not_installed(wanted))?;
+    let found = install_folder::find(root, wanted).ok_or_else(|| install_folder::not_installed(wanted))?;
     let program = found.program.join("node_modules").join(package.program);
     if json {
         return write(&json!({"path": program, "node": found.node.filter(|_| package.needs_node)}).to_string());
@@ -47,18 +48,19 @@ pub(super) fn print_path(root: &Path, wanted: &Wanted, json: bool) -> Result<Exi
     write(&program.display().to_string())
 }
 
-/// `viv agents rm`.
-pub(super) fn remove(root: &Path, wanted: &Wanted) -> Result<ExitCode, Failure> {
+/// Runs `viv agents rm`.
+pub(super) fn remove(root: &Path, wanted: &AgentSpec) -> Result<ExitCode, Failure> {
     let Some(place) = place(root, wanted) else { return built_in(wanted) };
     let _lock = place.lock()?;
-    let asked = |manifest: &Manifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
-    let versions: Vec<Manifest> = place.installed().into_iter().filter(asked).collect();
+    let is_selected =
+        |manifest: &InstallManifest| wanted.version.as_ref().is_none_or(|version| *version == manifest.version);
+    let versions: Vec<InstallManifest> = place.installed().into_iter().filter(is_selected).collect();
     if versions.is_empty() {
-        return Err(shelf::not_installed(wanted));
+        return Err(install_folder::not_installed(wanted));
     }
-    for Manifest { version, .. } in versions {
+    for InstallManifest { version, .. } in versions {
         let hidden = place.folder.join(format!(".{version}"));
-        // Hidden first: half a version must never be found.
+        // Hide the folder first, so that a half removed version is never found.
         let removed = std::fs::rename(place.version(&version), &hidden).and_then(|()| std::fs::remove_dir_all(&hidden));
         removed.map_err(|error| {
             Failure::new(ProblemCode::Internal, format!("cannot remove {} {version}", place.name)).because(&error)
@@ -68,12 +70,12 @@ pub(super) fn remove(root: &Path, wanted: &Wanted) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-fn place(root: &Path, wanted: &Wanted) -> Option<Place> {
-    Some(Place::of_agent(root, wanted.agent.id(), wanted.package()?))
+fn place(root: &Path, wanted: &AgentSpec) -> Option<InstallFolder> {
+    Some(InstallFolder::of_agent(root, wanted.agent.id(), wanted.package()?))
 }
 
-fn built_in(wanted: &Wanted) -> Result<ExitCode, Failure> {
-    let what = format!("agent `{wanted}` is part of viv; nothing is installed for it");
+fn built_in(wanted: &AgentSpec) -> Result<ExitCode, Failure> {
+    let what = format!("agent `{wanted}` is built into viv and needs no installation");
     Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv agents ls"))
 }
 

@@ -1,15 +1,15 @@
-//! Credentials that are on this host already: in the environment, and in files of the agents' own programs.
+//! Search for model credentials on this host: in the environment and in the files of agent programs.
 //!
-//! They are read here and used by the gateway alone. What is shown of one is whose it is and where it was found.
+//! Only the gateway uses them. Listings show the provider and the source, never the secret.
 
 use std::path::{Path, PathBuf};
 
 use secret::Secret;
 use serde_json::Value;
 
-/// Whose API a credential opens.
+/// Provider that accepts a credential.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Provider {
+pub(crate) enum CredentialProvider {
     /// The Anthropic API.
     Anthropic,
     /// The `OpenAI` API.
@@ -18,11 +18,11 @@ pub(crate) enum Provider {
     Gemini,
     /// GitHub, for Copilot.
     Github,
-    /// One that only a program of its own knows, by the name it has there.
+    /// Another provider, by the name in the agent's file.
     Other(String),
 }
 
-impl Provider {
+impl CredentialProvider {
     fn named(name: &str) -> Self {
         match name {
             "anthropic" => Self::Anthropic,
@@ -33,7 +33,7 @@ impl Provider {
         }
     }
 
-    /// As it is shown.
+    /// Returns the name for listings.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Anthropic => "anthropic",
@@ -45,71 +45,71 @@ impl Provider {
     }
 }
 
-/// What sort of credential it is.
+/// Form of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Form {
-    /// A key of the API, which the gateway can use.
+pub(crate) enum CredentialForm {
+    /// API key, which the gateway can use.
     Key,
-    /// A person's login, which belongs to the program that made it.
+    /// Login of a person, which only the agent's own program may use.
     Login,
 }
 
-/// One credential.
+/// A credential that was found on this host.
 #[derive(Debug, Clone)]
-pub(crate) struct Credential {
-    pub(crate) provider: Provider,
-    pub(crate) form: Form,
-    /// Where it was found, for a person.
+pub(crate) struct FoundCredential {
+    pub(crate) provider: CredentialProvider,
+    pub(crate) form: CredentialForm,
+    /// Place where it was found.
     pub(crate) source: String,
     pub(crate) secret: Secret,
 }
 
-const VARIABLES: &[(&str, Provider, Form)] = &[
-    ("ANTHROPIC_API_KEY", Provider::Anthropic, Form::Key),
-    ("ANTHROPIC_AUTH_TOKEN", Provider::Anthropic, Form::Login),
-    ("CLAUDE_CODE_OAUTH_TOKEN", Provider::Anthropic, Form::Login),
-    ("OPENAI_API_KEY", Provider::Openai, Form::Key),
-    ("CODEX_API_KEY", Provider::Openai, Form::Key),
-    ("GEMINI_API_KEY", Provider::Gemini, Form::Key),
-    ("GOOGLE_API_KEY", Provider::Gemini, Form::Key),
-    ("COPILOT_GITHUB_TOKEN", Provider::Github, Form::Login),
-    ("GH_TOKEN", Provider::Github, Form::Login),
-    ("GITHUB_TOKEN", Provider::Github, Form::Login),
+const VARIABLES: &[(&str, CredentialProvider, CredentialForm)] = &[
+    ("ANTHROPIC_API_KEY", CredentialProvider::Anthropic, CredentialForm::Key),
+    ("ANTHROPIC_AUTH_TOKEN", CredentialProvider::Anthropic, CredentialForm::Login),
+    ("CLAUDE_CODE_OAUTH_TOKEN", CredentialProvider::Anthropic, CredentialForm::Login),
+    ("OPENAI_API_KEY", CredentialProvider::Openai, CredentialForm::Key),
+    ("CODEX_API_KEY", CredentialProvider::Openai, CredentialForm::Key),
+    ("GEMINI_API_KEY", CredentialProvider::Gemini, CredentialForm::Key),
+    ("GOOGLE_API_KEY", CredentialProvider::Gemini, CredentialForm::Key),
+    ("COPILOT_GITHUB_TOKEN", CredentialProvider::Github, CredentialForm::Login),
+    ("GH_TOKEN", CredentialProvider::Github, CredentialForm::Login),
+    ("GITHUB_TOKEN", CredentialProvider::Github, CredentialForm::Login),
 ];
 
-/// Files of one shape: their path below the home, whose they are, where in the JSON the secret is.
-const FILES: &[(&str, &str, &str, Form)] = &[
-    (".claude.json", "anthropic", "/primaryApiKey", Form::Key),
-    (".claude/.credentials.json", "anthropic", "/claudeAiOauth/accessToken", Form::Login),
-    (".config/anthropic/configs/default.json", "anthropic", "/api_key", Form::Key),
-    (".codex/auth.json", "openai", "/OPENAI_API_KEY", Form::Key),
-    (".codex/auth.json", "openai", "/tokens/access_token", Form::Login),
-    (".gemini/oauth_creds.json", "gemini", "/access_token", Form::Login),
-    (".qwen/oauth_creds.json", "qwen", "/access_token", Form::Login),
-    (".qwen/settings.json", "qwen", "/security/auth/apiKey", Form::Key),
+/// JSON files: path below the home directory, provider, JSON pointer of the secret, form.
+const FILES: &[(&str, &str, &str, CredentialForm)] = &[
+    (".claude.json", "anthropic", "/primaryApiKey", CredentialForm::Key),
+    (".claude/.credentials.json", "anthropic", "/claudeAiOauth/accessToken", CredentialForm::Login),
+    (".config/anthropic/configs/default.json", "anthropic", "/api_key", CredentialForm::Key),
+    (".codex/auth.json", "openai", "/OPENAI_API_KEY", CredentialForm::Key),
+    (".codex/auth.json", "openai", "/tokens/access_token", CredentialForm::Login),
+    (".gemini/oauth_creds.json", "gemini", "/access_token", CredentialForm::Login),
+    (".qwen/oauth_creds.json", "qwen", "/access_token", CredentialForm::Login),
+    (".qwen/settings.json", "qwen", "/security/auth/apiKey", CredentialForm::Key),
 ];
 
-/// Files that hold one entry a provider.
+/// JSON files with one entry for each provider.
 const BY_PROVIDER: &[&str] = &[".local/share/opencode/auth.json", ".pi/agent/auth.json", ".pi/agent/oauth.json"];
-/// A variable that holds the same.
+/// Environment variable with the same JSON.
 const BY_PROVIDER_VARIABLE: &str = "OPENCODE_AUTH_CONTENT";
-/// Where Copilot keeps one token a user, where there is no keychain.
+/// File and JSON pointer of Copilot's tokens, one for each user, on a host without a keychain.
 const COPILOT: (&str, &str) = (".copilot/config.json", "/copilot_tokens");
-/// Files of variables.
+/// Env files below the home directory.
 const OF_VARIABLES: &[&str] = &[".gemini/.env", ".qwen/.env", ".env"];
 
-/// Every credential there is, those of the environment first.
-pub(super) fn find(variable: impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Vec<Credential> {
+/// Returns all credentials, those of the environment first.
+pub(super) fn find(variable: impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Vec<FoundCredential> {
     let mut found = Vec::new();
     for (name, provider, form) in VARIABLES {
         found.extend(credential(provider.clone(), *form, format!("environment {name}"), variable(name)));
     }
-    let told = variable(BY_PROVIDER_VARIABLE).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-    found.extend(by_provider(&format!("environment {BY_PROVIDER_VARIABLE}"), &told));
+    let document = variable(BY_PROVIDER_VARIABLE).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    found.extend(by_provider(&format!("environment {BY_PROVIDER_VARIABLE}"), &document));
     let Some(home) = home else { return found };
     for (path, provider, pointer, form) in FILES {
         let secret = json(&home.join(path)).and_then(|document| text(&document, pointer));
-        found.extend(credential(Provider::named(provider), *form, format!("~/{path}"), secret));
+        found.extend(credential(CredentialProvider::named(provider), *form, format!("~/{path}"), secret));
     }
     for path in BY_PROVIDER {
         found.extend(by_provider(&format!("~/{path}"), &json(&home.join(path)).unwrap_or_default()));
@@ -118,7 +118,7 @@ pub(super) fn find(variable: impl Fn(&str) -> Option<String>, home: Option<&Path
     let tokens = json(&home.join(path)).and_then(|document| document.pointer(pointer)?.as_object().cloned());
     for token in tokens.iter().flat_map(serde_json::Map::values) {
         let token = token.as_str().map(str::to_owned);
-        found.extend(credential(Provider::Github, Form::Login, format!("~/{path}"), token));
+        found.extend(credential(CredentialProvider::Github, CredentialForm::Login, format!("~/{path}"), token));
     }
     for path in OF_VARIABLES {
         let document = std::fs::read_to_string(home.join(path)).unwrap_or_default();
@@ -130,28 +130,33 @@ pub(super) fn find(variable: impl Fn(&str) -> Option<String>, home: Option<&Path
     found
 }
 
-fn by_provider(source: &str, document: &Value) -> Vec<Credential> {
+fn by_provider(source: &str, document: &Value) -> Vec<FoundCredential> {
     let entries = document.as_object().into_iter().flatten();
     let found = entries.filter_map(|(name, entry)| {
         let (form, secret) = match text(entry, "/key") {
-            Some(key) => (Form::Key, Some(key)),
-            None => (Form::Login, text(entry, "/access")),
+            Some(key) => (CredentialForm::Key, Some(key)),
+            None => (CredentialForm::Login, text(entry, "/access")),
         };
-        credential(Provider::named(name), form, source.to_owned(), secret)
+        credential(CredentialProvider::named(name), form, source.to_owned(), secret)
     });
     found.collect()
 }
 
-fn credential(provider: Provider, form: Form, source: String, secret: Option<String>) -> Option<Credential> {
+fn credential(
+    provider: CredentialProvider,
+    form: CredentialForm,
+    source: String,
+    secret: Option<String>,
+) -> Option<FoundCredential> {
     let secret = secret.filter(|secret| !secret.trim().is_empty())?;
-    Some(Credential { provider, form, source, secret: Secret::new(secret) })
+    Some(FoundCredential { provider, form, source, secret: Secret::new(secret) })
 }
 
 fn text(document: &Value, pointer: &str) -> Option<String> {
     document.pointer(pointer)?.as_str().map(str::to_owned)
 }
 
-/// A file that is not there, or is no JSON, holds no credential.
+/// Reads a JSON file; `None` if it does not exist or is invalid.
 fn json(path: &PathBuf) -> Option<Value> {
     serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()
 }
@@ -161,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_place_is_looked_at() {
+    fn credentials_are_found_in_every_source() {
         let home = tempfile::tempdir().unwrap();
         let write = |path: &str, content: &str| {
             let path = home.path().join(path);

@@ -1,26 +1,26 @@
-//! `BASE_URL`, `API_KEY` and `MODEL_NAME` of a server that takes chat completions: in a `.env` file, or in the environment.
+//! An upstream from `BASE_URL`, `API_KEY` and `MODEL_NAME`, in a `.env` file or in the environment.
 //!
-//! Both are shared with other programs, so names that mean nothing here are left alone, and an environment that has only
-//! one of the two that are needed names no server.
+//! Other programs use the same file and environment, so unknown names are ignored. `BASE_URL` and `MODEL_NAME` must both
+//! be set; otherwise the environment describes no upstream.
 
 use std::path::{Path, PathBuf};
 
 use protocol::ProblemCode;
 use secret::Secret;
 
-use super::file::{Kind, UpstreamSection};
+use super::file::{UpstreamKind, UpstreamSection};
 use crate::failure::Failure;
 
-/// An upstream that stands in no configuration.
+/// An upstream that is not in `viv.toml`.
 #[derive(Debug, Clone)]
 pub(crate) struct EnvUpstream {
-    /// What records call it.
+    /// Name in events and records.
     pub(crate) name: &'static str,
-    /// Where it is.
+    /// Settings of the upstream.
     pub(crate) section: UpstreamSection,
 }
 
-/// Reads the upstream that `path` describes.
+/// Reads the upstream from the env file `path`; fails if `BASE_URL` or `MODEL_NAME` is missing.
 pub(super) fn read(path: &Path) -> Result<EnvUpstream, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Failure::new(ProblemCode::ConfigInvalid, format!("cannot read `{}`", path.display())).because(&error)
@@ -31,14 +31,14 @@ pub(super) fn read(path: &Path) -> Result<EnvUpstream, Failure> {
     Ok(EnvUpstream { name: "env-file", section })
 }
 
-/// The upstream that the environment describes, if it does.
+/// Returns the upstream of the environment, if it is described completely.
 pub(super) fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Option<EnvUpstream> {
     let set = |name| variable(name).filter(|value| !value.trim().is_empty());
     let section = section(set("BASE_URL")?, set("MODEL_NAME")?, set("API_KEY"));
     Some(EnvUpstream { name: "environment", section })
 }
 
-/// Which variable is missing where the other one is there.
+/// Returns the missing variable if exactly one of the two is set.
 pub(super) fn missing_variable(variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
     let set = |name| variable(name).is_some_and(|value| !value.trim().is_empty());
     match (set("BASE_URL"), set("MODEL_NAME")) {
@@ -50,7 +50,7 @@ pub(super) fn missing_variable(variable: impl Fn(&str) -> Option<String>) -> Opt
 
 fn section(base_url: String, model: String, key: Option<String>) -> UpstreamSection {
     UpstreamSection {
-        kind: Kind::OpenaiCompatible,
+        kind: UpstreamKind::OpenaiCompatible,
         base_url: Some(base_url),
         key: key.map(Secret::new),
         key_file: None,
@@ -71,10 +71,10 @@ fn section(base_url: String, model: String, key: Option<String>) -> UpstreamSect
 
 fn missing(path: &Path, name: &str) -> Failure {
     Failure::new(ProblemCode::ConfigInvalid, format!("`{}` does not set {name}", path.display()))
-        .help(format!("add a line {name}=… to {}", path.display()))
+        .help(format!("echo '{name}=VALUE' >> {}", path.display()))
 }
 
-/// The last value of `name`; an empty one counts as absent.
+/// Returns the last value of `name` in an env file; `None` if it is empty.
 pub(super) fn value(text: &str, name: &str) -> Option<String> {
     let mut values = text.lines().filter_map(|line| {
         let line = line.trim();
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_names_a_server_or_says_what_is_missing() {
+    fn the_environment_describes_an_upstream_or_names_the_missing_variable() {
         let environment =
             |names: &'static [&str]| move |name: &str| names.contains(&name).then(|| format!("of {name}"));
         let both = environment(&["BASE_URL", "MODEL_NAME"]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_as_shells_write_them() {
+    fn values_are_parsed_like_a_shell_does() {
         let text =
             "# BASE_URL=no\nexport BASE_URL = \"http://h/v1\" # here\nAPI_KEY='a b'\nMODEL_NAME=m # x\nOTHER=1\n";
         assert_eq!(value(text, "BASE_URL").unwrap(), "http://h/v1");

@@ -1,4 +1,4 @@
-//! `viv.toml`, key by key. Unknown keys are errors, with their line.
+//! The keys of `viv.toml`. Unknown keys are errors that name their line.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,123 +13,123 @@ use crate::backend::BackendName;
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ConfigFile {
-    /// The account that sessions are charged to; each session is its own when absent.
+    /// Account that pays for sessions; by default each session is its own account.
     pub(crate) account: Option<String>,
-    /// The person whose sessions they are.
+    /// Person whose sessions these are.
     pub(crate) user: Option<String>,
-    /// A directory that every session sees at `/deps`, read-only.
+    /// Directory that every session sees at `/deps`, read-only.
     pub(crate) dependencies: Option<PathBuf>,
-    /// The model behind the gateway.
+    /// Default model of the gateway.
     pub(crate) model: ModelSection,
-    /// Where models are, by name.
+    /// Upstreams by name.
     pub(crate) upstreams: BTreeMap<String, UpstreamSection>,
-    /// What models cost, in place of the built-in table, by model.
+    /// Prices by model; they replace those of the built-in table.
     pub(crate) prices: BTreeMap<String, PriceSection>,
-    /// What a call's entry in the ledger survives.
+    /// Durability of ledger entries.
     pub(crate) ledger: LedgerSection,
-    /// What all calls of the data directory must fit into, whatever their session may spend.
+    /// Budgets for all calls of the data directory, in addition to those of policies.
     pub(crate) budgets: BudgetsSection,
-    /// What is kept of model calls.
+    /// Recording of model calls.
     pub(crate) record: RecordSection,
-    /// What is put aside when a recorded session is played again.
+    /// Differences to ignore in a replay.
     pub(crate) replay: ReplaySection,
-    /// Where agents come from.
+    /// Installation of agents.
     pub(crate) agents: AgentsSection,
-    /// Where commands run.
+    /// Sandbox backend.
     pub(crate) sandbox: SandboxSection,
-    /// The way to everything that is not a model.
+    /// Egress proxy.
     pub(crate) egress: EgressSection,
-    /// How long a person is waited for.
+    /// Deadlines for answers of a person.
     pub(crate) ask: AskSection,
-    /// What `net.inject` of a policy may name.
+    /// Credentials that `net.inject` of a policy can name.
     pub(crate) credentials: BTreeMap<String, CredentialSection>,
 }
 
-/// A credential that the proxy sets in headers, and nobody inside sees. One of the four says where it is.
+/// A credential that the egress proxy sets in headers and the sandbox never sees. Exactly one `key*` is set.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CredentialSection {
-    /// Written here.
+    /// The credential itself.
     #[serde(deserialize_with = "secret")]
     pub(crate) key: Option<Secret>,
-    /// A file with nothing else in it.
+    /// File that contains only the credential.
     pub(crate) key_file: Option<PathBuf>,
-    /// A shell command that prints it.
+    /// Shell command that prints the credential.
     pub(crate) key_command: Option<String>,
-    /// The environment variable that holds it.
+    /// Environment variable with the credential.
     pub(crate) key_env: Option<String>,
-    /// The variable inside that holds a placeholder; that of its own name in capitals when absent, none when empty.
+    /// Variable in the sandbox with a placeholder. Default: the credential's name in capitals; empty: no variable.
     pub(crate) variable: Option<String>,
 }
 
-/// How long a person is waited for; then the answer is no.
+/// Deadlines for answers of a person. Unanswered requests are denied at the deadline.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AskSection {
-    /// For a permission; 15 minutes when absent.
+    /// Deadline for a permission; default 15 minutes.
     #[serde(deserialize_with = "duration")]
     pub(crate) permission_timeout: Option<Duration>,
-    /// For an answer to a question; an hour when absent.
+    /// Deadline for a question; default one hour.
     #[serde(deserialize_with = "duration")]
     pub(crate) question_timeout: Option<Duration>,
 }
 
-/// The way to everything that is not a model.
+/// Egress proxy.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct EgressSection {
-    /// A file of certificates in PEM that are trusted beside the system's, where TLS is opened.
+    /// PEM file of additional root certificates for intercepted TLS.
     pub(crate) roots: Option<PathBuf>,
 }
 
-/// Where commands run. All but `backend` is for container engines.
+/// Sandbox settings. All keys except `backend` are for container engines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SandboxSection {
-    /// Which sandbox; the first that works when absent.
+    /// Sandbox backend; default: the first that works.
     pub(crate) backend: Option<BackendName>,
-    /// What containers are made of.
+    /// Image of the containers.
     pub(crate) image: Option<String>,
-    /// Runs once in each new container, before anything else.
+    /// Command that runs once in each new container, before all others.
     pub(crate) entrypoint: Vec<String>,
-    /// The OCI runtime, by the name the engine knows it by.
+    /// Name of the OCI runtime.
     pub(crate) runtime: Option<String>,
-    /// Where the engine listens.
+    /// Socket of the engine.
     pub(crate) socket: Option<PathBuf>,
-    /// Whether an image that is not there is fetched.
+    /// Whether a missing image is pulled.
     pub(crate) pull: bool,
 }
 
-/// Budgets in dollars, written as text so that no digit is lost: `"20.00"`.
+/// Budgets in dollars, written as strings so that no digit is lost: `"20.00"`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BudgetsSection {
-    /// All calls of a day, in UTC.
+    /// All calls of a UTC day.
     #[serde(deserialize_with = "dollars")]
     pub(crate) day_usd: Option<u64>,
     /// All calls of an account.
     #[serde(deserialize_with = "dollars")]
     pub(crate) account_usd: Option<u64>,
-    /// All calls of an account in a day, in UTC.
+    /// All calls of an account in a UTC day.
     #[serde(deserialize_with = "dollars")]
     pub(crate) account_day_usd: Option<u64>,
     /// Calls of a session in a minute.
     pub(crate) session_requests_per_minute: Option<u64>,
 }
 
-/// What is kept of model calls.
+/// Recording of model calls.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RecordSection {
-    /// How much of their bodies.
+    /// Recorded part of the bodies.
     pub(crate) content: ContentWord,
-    /// Regular expressions of what is a secret, beside the built-in ones.
+    /// Regular expressions of secrets, in addition to the built-in ones.
     pub(crate) redact: Vec<String>,
-    /// Whether what is kept is compressed.
+    /// Whether recorded bodies are compressed.
     pub(crate) zstd: bool,
 }
 
-/// How much of the bodies of model calls is kept.
+/// Recorded part of the bodies of model calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ContentWord {
@@ -138,136 +138,136 @@ pub(crate) enum ContentWord {
     Full,
     /// Everything but secrets.
     Redacted,
-    /// Length and hash alone.
+    /// Only length and hash.
     None,
 }
 
-/// What is put aside when a recorded session is played again.
+/// Differences to ignore in a replay.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ReplaySection {
-    /// Regular expressions of what differs between two runs, beside times, ids and their like.
+    /// Regular expressions of text that differs between two runs, in addition to times and ids.
     pub(crate) ignore: Vec<String>,
 }
 
-/// How agents are installed.
+/// Installation of agents.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AgentsSection {
-    /// Where npm keeps what it downloaded; its own place when absent.
+    /// Download cache of npm; default: npm's own.
     pub(crate) npm_cache: Option<PathBuf>,
 }
 
-/// Which model sessions talk to.
+/// Default model of sessions.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ModelSection {
-    /// A script of your own for the built-in model; the built-in one when absent.
+    /// Script for the scripted model; default: the built-in script.
     pub(crate) script: Option<PathBuf>,
-    /// One of `upstreams`; the built-in model when absent.
+    /// Name of one of `upstreams`; default: the scripted model.
     pub(crate) upstream: Option<String>,
 }
 
-/// What a call's entry in the ledger survives.
+/// Durability of ledger entries.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LedgerSection {
-    /// Power cuts, or processes only.
+    /// Failures that an entry survives.
     pub(crate) durability: DurabilityWord,
 }
 
-/// What a call's entry in the ledger survives.
+/// Durability of ledger entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DurabilityWord {
-    /// The process and the power.
+    /// Process crash and power loss.
     #[default]
     Full,
-    /// The same, with fewer waits.
+    /// Process crash and power loss, with fewer waits for the disk.
     Lease,
-    /// The process.
+    /// Process crash.
     Normal,
 }
 
-/// One way to a model.
+/// One upstream.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UpstreamSection {
-    /// Whose API it speaks.
-    pub(crate) kind: Kind,
-    /// Where it is; the vendor's own address when absent.
+    /// API of the upstream.
+    pub(crate) kind: UpstreamKind,
+    /// Base URL; default: the vendor's own.
     pub(crate) base_url: Option<String>,
-    /// Its key, written here.
+    /// API key.
     #[serde(default, deserialize_with = "secret")]
     pub(crate) key: Option<Secret>,
-    /// A file with nothing but the key in it.
+    /// File that contains only the key.
     pub(crate) key_file: Option<PathBuf>,
-    /// A shell command that prints the key.
+    /// Shell command that prints the key.
     pub(crate) key_command: Option<String>,
-    /// The environment variable that holds the key.
+    /// Environment variable with the key.
     pub(crate) key_env: Option<String>,
-    /// Whether the key is the one that `viv credentials` finds for this kind.
+    /// Whether to use the key that `viv credentials` finds for this kind.
     #[serde(default)]
     pub(crate) key_found: bool,
-    /// Models that are called by another name here: ours = theirs.
+    /// Model names: requested name = upstream's name.
     #[serde(default)]
     pub(crate) aliases: BTreeMap<String, String>,
-    /// The model that answers for every name that is no alias.
+    /// Model for every name that is not an alias.
     pub(crate) model: Option<String>,
-    /// A recorded session, for kind `replay`: its id, its name, or the beginning of its id.
+    /// Recorded session for kind `replay`: id, name, or prefix of an id.
     pub(crate) session: Option<String>,
-    /// A script, for kind `scripted`.
+    /// Script for kind `scripted`.
     pub(crate) script: Option<PathBuf>,
-    /// A file of certificates in PEM that are trusted beside the system's.
+    /// PEM file of additional root certificates.
     pub(crate) roots: Option<PathBuf>,
-    /// How often a connection that could not be made is tried again.
+    /// Retries of a failed connection.
     pub(crate) retries: Option<u32>,
-    /// Until the connection stands.
+    /// Time limit for the connection.
     #[serde(default, deserialize_with = "duration")]
     pub(crate) connect_timeout: Option<Duration>,
-    /// From the request to the beginning of the answer.
+    /// Time limit from the request to the first byte of the answer.
     #[serde(default, deserialize_with = "duration")]
     pub(crate) first_byte_timeout: Option<Duration>,
-    /// Between two pieces of the answer.
+    /// Time limit between two pieces of the answer.
     #[serde(default, deserialize_with = "duration")]
     pub(crate) idle_timeout: Option<Duration>,
 }
 
-/// Whose API an upstream speaks.
+/// API of an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
+pub(crate) enum UpstreamKind {
     /// The Anthropic API.
     Anthropic,
     /// The `OpenAI` API.
     Openai,
     /// The Gemini API.
     Gemini,
-    /// A server that takes chat completions.
+    /// A server with the chat completions API.
     OpenaiCompatible,
     /// A `LiteLLM` proxy.
     Litellm,
-    /// The built-in model.
+    /// The scripted model.
     Scripted,
     /// A recorded session.
     Replay,
 }
 
-/// What a model costs, in dollars a million tokens.
+/// Price of a model in dollars per million tokens.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PriceSection {
-    /// Prompt tokens that no cache served.
+    /// Prompt tokens that were not read from a cache.
     pub(crate) input: f64,
-    /// Tokens the model writes.
+    /// Output tokens.
     pub(crate) output: f64,
-    /// Prompt tokens read from the cache; as `input` when absent.
+    /// Prompt tokens read from the cache; default `input`.
     pub(crate) cache_read: Option<f64>,
-    /// Prompt tokens written to the cache; as `input` when absent.
+    /// Prompt tokens written to the cache; default `input`.
     pub(crate) cache_write: Option<f64>,
-    /// Prompt tokens written to the one-hour cache; as `cache_write` when absent.
+    /// Prompt tokens written to the one-hour cache; default `cache_write`.
     pub(crate) cache_write_1h: Option<f64>,
-    /// The longest answer.
+    /// Maximum output tokens of one answer.
     pub(crate) max_output_tokens: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a key is good: one small call, and what its vendor says.
+//! Check of an API key with one small call to its vendor.
 
 use bytes::Bytes;
 use gateway::{ModelEndpoint, Upstream, UpstreamRequest, VendorConfig, VendorUpstream};
@@ -7,22 +7,22 @@ use hyper::{HeaderMap, Method};
 use protocol::{CallId, SessionId};
 use serde_json::json;
 
-use crate::config::{Config, Credential, Form, Kind, Provider};
+use crate::config::{Config, CredentialForm, CredentialProvider, FoundCredential, UpstreamKind};
 use crate::upstream;
 
-/// How a key stands.
+/// Result of checking a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Health {
-    /// Its vendor answered a call.
+pub(super) enum CredentialHealth {
+    /// The vendor accepted the key.
     Good,
-    /// Its vendor refused it, with this status.
+    /// The vendor rejected the key with this status.
     Invalid(u16),
-    /// Its vendor could not be asked, or gave no answer to go by.
+    /// The vendor could not be reached, or its answer says nothing about the key.
     Unreachable(String),
 }
 
-impl Health {
-    /// For programs.
+impl CredentialHealth {
+    /// Returns the result as a word for programs.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -39,62 +39,64 @@ impl Health {
         }
     }
 
-    /// For people.
+    /// Returns the result with its detail for a person.
     pub(super) fn text(&self) -> String {
         let detail = self.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
         format!("{}{detail}", self.word())
     }
 }
 
-/// Whose API the gateway would use a key of `provider` for.
-pub(super) fn kind(provider: &Provider) -> Option<Kind> {
+/// Returns the kind of upstream that uses keys of `provider`.
+pub(super) fn kind(provider: &CredentialProvider) -> Option<UpstreamKind> {
     match provider {
-        Provider::Anthropic => Some(Kind::Anthropic),
-        Provider::Openai => Some(Kind::Openai),
-        Provider::Gemini => Some(Kind::Gemini),
-        Provider::Github | Provider::Other(_) => None,
+        CredentialProvider::Anthropic => Some(UpstreamKind::Anthropic),
+        CredentialProvider::Openai => Some(UpstreamKind::Openai),
+        CredentialProvider::Gemini => Some(UpstreamKind::Gemini),
+        CredentialProvider::Github | CredentialProvider::Other(_) => None,
     }
 }
 
-/// Tries a key at the address that is configured for its vendor, else at the vendor's own; nothing else is tried.
-pub(super) async fn check(config: &Config, credential: &Credential) -> Option<Health> {
-    let kind = kind(&credential.provider).filter(|_| credential.form == Form::Key)?;
-    let (vendor, usual) = upstream::vendor(kind)?;
+/// Checks an API key at the configured address of its vendor, or else at the vendor's own. `None` for logins.
+pub(super) async fn check(config: &Config, credential: &FoundCredential) -> Option<CredentialHealth> {
+    let kind = kind(&credential.provider).filter(|_| credential.form == CredentialForm::Key)?;
+    let (vendor, default_address) = upstream::vendor(kind)?;
     let configured = config.file.upstreams.values().find(|section| section.kind == kind);
-    let address = configured.and_then(|section| section.base_url.as_deref()).or(usual)?;
+    let address = configured.and_then(|section| section.base_url.as_deref()).or(default_address)?;
     let key = Some(credential.secret.clone());
     let vendor = VendorConfig { key, retries: 0, ..VendorConfig::new(credential.provider.name(), vendor, address) };
     Some(match VendorUpstream::new(vendor) {
         Ok(vendor) => ask(&vendor, kind).await,
-        Err(error) => Health::Unreachable(error.to_string()),
+        Err(error) => CredentialHealth::Unreachable(error.to_string()),
     })
 }
 
-async fn ask(vendor: &VendorUpstream, kind: Kind) -> Health {
-    let Some(request) = request(kind) else { return Health::Unreachable("there is no call to try".to_owned()) };
+async fn ask(vendor: &VendorUpstream, kind: UpstreamKind) -> CredentialHealth {
+    let Some(request) = request(kind) else {
+        return CredentialHealth::Unreachable("no test call for this kind".to_owned());
+    };
     match vendor.send(request).await {
-        Ok(answer) if answer.status.is_success() => Health::Good,
-        Ok(answer) if matches!(answer.status.as_u16(), 401 | 403) => Health::Invalid(answer.status.as_u16()),
-        Ok(answer) => Health::Unreachable(format!("answered {}", answer.status.as_u16())),
-        Err(error) => Health::Unreachable(error.to_string()),
+        Ok(answer) if answer.status.is_success() => CredentialHealth::Good,
+        Ok(answer) if matches!(answer.status.as_u16(), 401 | 403) => CredentialHealth::Invalid(answer.status.as_u16()),
+        Ok(answer) => CredentialHealth::Unreachable(format!("answered {}", answer.status.as_u16())),
+        Err(error) => CredentialHealth::Unreachable(error.to_string()),
     }
 }
 
-/// The smallest call there is: counting where the vendor counts for nothing, else one token.
-fn request(kind: Kind) -> Option<UpstreamRequest> {
+/// Returns the cheapest call: token counting where that is free, else one output token.
+fn request(kind: UpstreamKind) -> Option<UpstreamRequest> {
     let hi = json!([{"role": "user", "content": "hi"}]);
     let (endpoint, path, model, body) = match kind {
-        Kind::Anthropic => {
+        UpstreamKind::Anthropic => {
             let model = "claude-haiku-4-5";
             let body = json!({"model": model, "messages": hi});
             (ModelEndpoint::CountTokens, "/v1/messages/count_tokens".to_owned(), model, body)
         }
-        Kind::Openai => {
+        UpstreamKind::Openai => {
             let model = "gpt-5-nano";
             let body = json!({"model": model, "messages": hi, "max_completion_tokens": 1});
             (ModelEndpoint::ChatCompletions, "/v1/chat/completions".to_owned(), model, body)
         }
-        Kind::Gemini => {
+        UpstreamKind::Gemini => {
             let model = "gemini-2.5-flash-lite";
             let contents = json!([{"role": "user", "parts": [{"text": "hi"}]}]);
             let body = json!({"contents": contents, "generationConfig": {"maxOutputTokens": 1}});

@@ -1,17 +1,17 @@
-//! Container engines on this machine. None is needed where the jail works.
+//! Checks of the container engines. None is needed if the jail works.
 
 use std::sync::Arc;
 
 use jail::Spawner;
 use sandbox::{EngineKind, EngineReport, SandboxError};
 
-use super::{Check, Status};
+use super::{CheckStatus, DoctorCheck};
 use crate::backend;
 use crate::config::Config;
 use crate::failure::Failure;
 
-/// What each engine is and can keep, or why it cannot be used.
-pub(super) async fn look(config: &Config, spawner: &Arc<Spawner>) -> Vec<Check> {
+/// Returns one check for each engine: its version and limits, or why it cannot be used.
+pub(super) async fn look(config: &Config, spawner: &Arc<Spawner>) -> Vec<DoctorCheck> {
     let mut checks = Vec::new();
     for kind in [EngineKind::Podman, EngineKind::Docker] {
         let settings = backend::settings(kind, config, &config.file.sandbox);
@@ -20,7 +20,7 @@ pub(super) async fn look(config: &Config, spawner: &Arc<Spawner>) -> Vec<Check> 
             Err(error) => Err(error),
         };
         checks.push(match report {
-            Ok(report) => there(&report),
+            Ok(report) => available(&report),
             Err(SandboxError::Unavailable { missing, fix }) => weaker(kind, missing, Some(fix)),
             Err(error) => weaker(kind, Failure::from(error).to_string(), None),
         });
@@ -28,18 +28,18 @@ pub(super) async fn look(config: &Config, spawner: &Arc<Spawner>) -> Vec<Check> 
     checks
 }
 
-fn there(report: &EngineReport) -> Check {
+fn available(report: &EngineReport) -> DoctorCheck {
     let root = if report.rootless { ", without root" } else { "" };
     let runtimes = report.runtimes.join(", ");
     let found = format!("{}{root} at {}; runtimes: {runtimes}", report.version, report.socket.display());
     if report.cannot_keep.is_empty() {
-        return Check::ok(report.kind.as_str(), found);
+        return DoctorCheck::ok(report.kind.as_str(), found);
     }
     let keys = report.cannot_keep.join(", ");
-    let why = format!("{found}; it cannot keep {keys}, and sandboxes that need them are refused");
-    weaker(report.kind, why, Some("run the engine as root, or use `--backend=jail`".to_owned()))
+    let why = format!("{found}; cannot enforce {keys}; sandboxes that need them are rejected");
+    weaker(report.kind, why, Some("viv exec --backend=jail -- id".to_owned()))
 }
 
-fn weaker(kind: EngineKind, summary: String, help: Option<String>) -> Check {
-    Check { id: kind.as_str().to_owned(), status: Status::Weaker, summary, help }
+fn weaker(kind: EngineKind, summary: String, help: Option<String>) -> DoctorCheck {
+    DoctorCheck { id: kind.as_str().to_owned(), status: CheckStatus::Weaker, summary, help }
 }

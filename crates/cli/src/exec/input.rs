@@ -1,4 +1,4 @@
-//! What the command of `viv exec` reads: our own stdin.
+//! Standard input for the command of `viv exec`: our own stdin.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,8 +6,9 @@ use std::os::fd::AsFd;
 use rustix::fs::{FileType, fstat, major, minor};
 use tokio::io::AsyncRead;
 
-/// Our stdin. Reading it may block, even a file, so a thread of its own does; where there is nothing to read it is not
-/// started, and most commands that nobody sits before have `/dev/null`.
+/// Returns our stdin, read by a thread of its own because a read may block.
+///
+/// For `/dev/null`, the usual stdin of a program that runs unattended, no thread is started.
 pub(super) fn open() -> Box<dyn AsyncRead + Send + Unpin> {
     if is_null(io::stdin()) { Box::new(tokio::io::empty()) } else { Box::new(tokio::io::stdin()) }
 }
@@ -26,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_null_is_null() {
+    fn only_dev_null_counts_as_empty() {
         assert!(is_null(File::open("/dev/null").unwrap()));
         for other in ["/dev/zero", "/dev/ptmx", "/proc/self/exe"] {
             assert!(!is_null(File::open(other).unwrap()), "{other}");

@@ -1,7 +1,7 @@
-//! The terminal of the person who runs `viv exec --tty`: raw while the command runs, as it was in any case after.
+//! Our own terminal during `viv exec --tty`: raw while the command runs, restored afterwards.
 //!
-//! It is never given to the command, which has one of its own inside. Keys go there as bytes, also those that
-//! would be signals here; what comes back is shown through [`Outlet`](crate::outlet::Outlet).
+//! The command never gets this terminal. It has a pseudo-terminal in the sandbox, which receives every key as bytes,
+//! Ctrl-C included. Its output passes an [`EscapeFilter`](crate::escape_filter::EscapeFilter).
 
 use std::io::IsTerminal;
 
@@ -14,22 +14,22 @@ use tokio::task::JoinSet;
 
 use crate::failure::Failure;
 
-/// Our terminal, raw until this is dropped.
+/// Our terminal in raw mode; dropping this restores the old mode.
 pub(super) struct RawTerminal {
     before: Termios,
     window: watch::Receiver<WindowSize>,
-    /// Watches the size of the window; ends with this.
+    /// Task that follows the size of the window.
     _watching: JoinSet<()>,
 }
 
 impl RawTerminal {
-    /// Makes the terminal raw; refused where there is none.
+    /// Switches the terminal to raw mode; fails if stdin or stdout is not a terminal.
     pub(super) fn enter() -> Result<Self, Failure> {
         if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
             return Err(Failure::new(ProblemCode::InvalidRequest, "`--tty` needs a terminal on stdin and stdout")
-                .help("viv exec -- CMD"));
+                .help("viv exec -- ls"));
         }
-        let failed = |error: &dyn std::error::Error| Failure::of(ProblemCode::Internal, error);
+        let failed = |error: &dyn std::error::Error| Failure::from_error(ProblemCode::Internal, error);
         let mut changes = signal(SignalKind::window_change()).map_err(|error| failed(&error))?;
         let before = tcgetattr(std::io::stdin()).map_err(|error| failed(&error))?;
         let (tell, window) = watch::channel(size());
@@ -41,13 +41,13 @@ impl RawTerminal {
         });
         let mut raw = before.clone();
         raw.make_raw();
-        // From here on it is put back by whoever drops this, an error and a panic included.
+        // Made before the mode changes, so that an error or a panic restores the old mode.
         let this = Self { before, window, _watching: watching };
         tcsetattr(std::io::stdin(), OptionalActions::Drain, &raw).map_err(|error| failed(&error))?;
         Ok(this)
     }
 
-    /// The size of the window, as it changes.
+    /// Returns a receiver for the size of the window.
     pub(super) fn window(&self) -> watch::Receiver<WindowSize> {
         self.window.clone()
     }
@@ -55,13 +55,13 @@ impl RawTerminal {
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        // A terminal that is gone needs no putting back.
+        // A terminal that was closed needs no restoring.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Drain, &self.before);
     }
 }
 
 fn size() -> WindowSize {
     let (rows, columns) = tcgetwinsize(std::io::stdin()).map_or((0, 0), |size| (size.ws_row, size.ws_col));
-    // A terminal that does not know its size is taken for the oldest of all.
+    // Terminals that report no size get the traditional 80 columns.
     if rows == 0 || columns == 0 { WindowSize { rows: 24, columns: 80 } } else { WindowSize { rows, columns } }
 }

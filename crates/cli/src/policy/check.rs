@@ -1,4 +1,4 @@
-//! `viv policy check FILE…`.
+//! `viv policy check FILE…`: check policy files.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,23 +8,23 @@ use ::policy::{BaseLayer, PolicyError, warnings};
 use protocol::ProblemCode;
 use serde_json::{Value, json};
 
-use super::{Failure, Setting, failure::show_findings, load, print_json};
+use super::{PolicyCommandError, PolicyContext, failure::show_findings, load, print_json};
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CheckArguments {
     /// Policy files
     #[arg(required = true)]
     files: Vec<PathBuf>,
 }
 
-/// Checks every file, also after one that is wrong.
+/// Checks all files, even after an invalid one.
 pub(super) fn run(
-    args: &Args,
-    setting: &Setting,
+    args: &CheckArguments,
+    setting: &PolicyContext,
     out: &mut dyn Write,
     people: &mut dyn Write,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, PolicyCommandError> {
     let mut reports = Vec::new();
     let mut all_right = true;
     for file in &args.files {
@@ -33,14 +33,14 @@ pub(super) fn run(
         match &outcome {
             _ if setting.json => reports.push(report(&file.display().to_string(), &outcome)),
             Ok(base) => {
-                for note in warnings(base.policy()) {
-                    writeln!(people, "note: {note}").map_err(Failure::Output)?;
+                for note in notes(base.policy()) {
+                    writeln!(people, "note: {note}").map_err(PolicyCommandError::Output)?;
                 }
-                writeln!(out, "{}: ok", file.display()).map_err(Failure::Output)?;
+                writeln!(out, "{}: ok", file.display()).map_err(PolicyCommandError::Output)?;
             }
             Err(error) => {
-                show_findings(error, people).map_err(Failure::Output)?;
-                writeln!(out, "{}: wrong", file.display()).map_err(Failure::Output)?;
+                show_findings(error, people).map_err(PolicyCommandError::Output)?;
+                writeln!(out, "{}: wrong", file.display()).map_err(PolicyCommandError::Output)?;
             }
         }
     }

@@ -1,36 +1,40 @@
-//! `viv policy diff A B`.
+//! `viv policy diff A B`: compare two policies.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use ::policy::{ChangeDirection, KeyChange};
 
-use super::{Failure, Setting, load, print_json};
+use super::{PolicyCommandError, PolicyContext, load, print_json};
 
-/// Findings are present, and were asked to fail.
+/// Exit code of `--fail-on-wider` when the second policy allows more.
 const FINDINGS: u8 = 9;
 
 /// Arguments of `diff`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// A policy file or a preset
+pub(crate) struct DiffArguments {
+    /// Policy file or preset
     before: String,
-    /// Another one
+    /// Policy file or preset to compare with
     after: String,
-    /// End with exit code 9 when anything becomes wider
+    /// Exit with code 9 if the second policy allows more
     #[arg(long)]
     fail_on_wider: bool,
 }
 
-/// Prints every key that differs, and which way.
-pub(super) fn run(args: &Args, setting: &Setting, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+/// Prints every key that differs, with its direction.
+pub(super) fn run(
+    args: &DiffArguments,
+    setting: &PolicyContext,
+    out: &mut dyn Write,
+) -> Result<ExitCode, PolicyCommandError> {
     let (before, after) = (load::base(&args.before)?, load::base(&args.after)?);
     let changes = ::policy::diff(before.policy(), after.policy());
     if setting.json {
         print_json(out, &changes)?;
     } else {
         for change in &changes {
-            show(change, out).map_err(Failure::Output)?;
+            show(change, out).map_err(PolicyCommandError::Output)?;
         }
     }
     let wider = changes.iter().any(|change| change.direction != ChangeDirection::Narrower);

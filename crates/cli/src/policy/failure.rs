@@ -1,4 +1,4 @@
-//! Why a policy command could not answer.
+//! Errors of `viv policy` and of choosing a policy.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -7,37 +7,37 @@ use ::policy::{PolicyError, UnknownPreset, WideningDenied};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use protocol::ProblemCode;
 
-/// Why a policy command could not answer.
+/// Error of a policy command.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum PolicyCommandError {
     /// A file cannot be read.
     #[error("cannot read `{}`", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A name that is neither a file nor a preset.
-    #[error("`{name}` is neither a file nor a preset")]
+    /// The name is neither a file nor a preset.
+    #[error("policy `{name}` is neither a file nor a preset")]
     NoPolicy { name: String, source: UnknownPreset },
-    /// A policy is wrong.
+    /// A policy is invalid.
     #[error(transparent)]
     Invalid(#[from] PolicyError),
-    /// A project file asks for more than it can get.
+    /// An untrusted project file asks for more than the policy allows.
     #[error(transparent)]
     Widening(#[from] WideningDenied),
     /// The command line asks for more than the policy allows.
     #[error(transparent)]
     Asked(WideningDenied),
-    /// A question makes no sense.
-    #[error("`{text}` is neither `HOST:PORT` nor `http://HOST[:PORT]/PATH`")]
+    /// The endpoint of `viv policy test` is invalid.
+    #[error("endpoint `{text}` is neither `HOST:PORT` nor `http://HOST[:PORT]/PATH`")]
     Endpoint { text: String, source: ::policy::HostError },
-    /// The list of trusted files cannot be kept.
-    #[error("cannot keep the list of trusted files in `{}`", path.display())]
+    /// The list of trusted files cannot be read or written.
+    #[error("cannot read or write the list of trusted files `{}`", path.display())]
     Trust { path: PathBuf, source: io::Error },
     /// Standard output is closed or full.
-    #[error("cannot write the answer")]
+    #[error("cannot write the output")]
     Output(#[source] io::Error),
 }
 
-impl Failure {
-    /// Stable identifier.
+impl PolicyCommandError {
+    /// Returns the stable code.
     pub(crate) fn code(&self) -> ProblemCode {
         match self {
             Self::Read { .. } => ProblemCode::ArtifactReadError,
@@ -48,20 +48,22 @@ impl Failure {
         }
     }
 
-    /// A line that can be pasted.
+    /// Returns a command that can be pasted.
     pub(crate) fn help(&self) -> &'static str {
         match self {
             Self::Read { .. } | Self::NoPolicy { .. } => "viv policy presets",
             Self::Invalid(_) => "viv policy schema",
             Self::Widening(_) => "viv policy trust sandbox.policy.yaml",
-            // No file is at fault that could be trusted: `--narrow` and `DIR:bind` only take away.
-            Self::Asked(_) => "name a policy that allows it with `--policy FILE`",
+            // `--narrow` and `DIR:bind` cannot allow more, and no project file can be trusted to change that.
+            Self::Asked(_) => {
+                "viv policy presets open > policy.yaml && ${EDITOR:-vi} policy.yaml # then add --policy policy.yaml"
+            }
             Self::Endpoint { .. } => "viv policy test balanced net packages.example.com:443",
             Self::Trust { .. } | Self::Output(_) => "viv doctor",
         }
     }
 
-    /// Every mistake of an invalid policy with its place.
+    /// Renders every mistake of an invalid policy with its line; `None` for other errors.
     pub(crate) fn findings(&self) -> Option<String> {
         let Self::Invalid(error) = self else { return None };
         let mut shown = Vec::new();
@@ -71,9 +73,9 @@ impl Failure {
     }
 }
 
-/// Every mistake with its place, as it stands in the file.
+/// Writes every mistake with a snippet of the file.
 pub(super) fn show_findings(error: &PolicyError, people: &mut dyn Write) -> io::Result<()> {
-    // Colours are stripped by the writer where there is no terminal.
+    // The writer removes colours if it is not a terminal.
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_links(false);
     for finding in error.findings() {
         let mut shown = String::new();

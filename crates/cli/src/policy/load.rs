@@ -1,4 +1,4 @@
-//! Finding and reading policies: files, presets, the organisation's rules, the project's own file.
+//! Loading of policies: files, presets, the organisation's policy, the project's policy file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -11,21 +11,21 @@ use ::policy::{
     TrustedFiles, effective, resolve,
 };
 
-use super::{Failure, Setting, trust};
+use super::{PolicyCommandError, PolicyContext, trust};
 
-/// The name of a project's own policy.
+/// Name of a project's policy file.
 pub(super) const PROJECT_FILE: &str = "sandbox.policy.yaml";
 
-/// The policy of a person who chose nothing.
+/// Policy if none is chosen.
 const DEFAULT_PRESET: Preset = Preset::Balanced;
 
-/// More than any policy is long; the rest of an endless file is not read, and what was read is refused.
+/// Maximum size of a policy file. A longer file is cut here and then rejected as invalid.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Reads a policy text; its name is the path as it was given.
-pub(super) fn read(path: &Path) -> Result<PolicySource, Failure> {
+/// Reads a policy file; errors name the path as given.
+pub(super) fn read(path: &Path) -> Result<PolicySource, PolicyCommandError> {
     let text = File::open(path).and_then(read_bounded);
-    let text = text.map_err(|source| Failure::Read { path: path.to_owned(), source })?;
+    let text = text.map_err(|source| PolicyCommandError::Read { path: path.to_owned(), source })?;
     Ok(PolicySource::new(path.display().to_string(), text))
 }
 
@@ -35,48 +35,51 @@ fn read_bounded(file: File) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads a file nobody trusts: it may be a pipe without an end, put there to make us wait.
+/// Reads an untrusted file; fails unless it is a regular file, because a pipe would block us.
 pub(super) fn read_untrusted(path: &Path) -> io::Result<String> {
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     read_bounded(file)
 }
 
-/// A base by `FILE` or `PRESET`. The name of a preset always means the preset: the file would be `./strict`.
-pub(super) fn base(name: &str) -> Result<BaseLayer, Failure> {
+/// Loads a base layer from a preset or a file. The name of a preset always means the preset; write `./strict` for a file.
+pub(super) fn base(name: &str) -> Result<BaseLayer, PolicyCommandError> {
     match name.parse::<Preset>() {
         Ok(preset) => Ok(BaseLayer::preset(preset)?),
         Err(_) if Path::new(name).exists() || name.contains(['/', '.']) => {
             Ok(BaseLayer::read(&read(Path::new(name))?)?)
         }
-        Err(source) => Err(Failure::NoPolicy { name: name.to_owned(), source }),
+        Err(source) => Err(PolicyCommandError::NoPolicy { name: name.to_owned(), source }),
     }
 }
 
-/// The built-in rules, with the organisation's on top where there are any.
-pub(crate) fn ceiling(setting: &Setting) -> Result<CeilingLayer, Failure> {
+/// Loads the ceiling layer: the built-in rules and the organisation's policy, if the file exists.
+pub(crate) fn ceiling(setting: &PolicyContext) -> Result<CeilingLayer, PolicyCommandError> {
     let built_in = CeilingLayer::built_in()?;
     match fs::read_to_string(&setting.organisation_file) {
         Ok(text) => Ok(built_in.with_organisation(&PolicySource::new(setting.organisation_file.display().to_string(), text))?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(built_in),
-        // A rule that is there and cannot be read must not be taken for one that is not there.
-        Err(source) => Err(Failure::Read { path: setting.organisation_file.clone(), source }),
+        // An unreadable file must not count as missing.
+        Err(source) => Err(PolicyCommandError::Read { path: setting.organisation_file.clone(), source }),
     }
 }
 
-/// What a session under the policy `name` may do.
-pub(super) fn chosen(name: &str, setting: &Setting) -> Result<EffectivePolicy, Failure> {
+/// Returns the effective policy of the file or preset `name`.
+pub(super) fn named_policy(name: &str, setting: &PolicyContext) -> Result<EffectivePolicy, PolicyCommandError> {
     Ok(effective(&ceiling(setting)?, &base(name)?, &[]))
 }
 
-/// The same in a project, whose file narrows it as long as nobody trusts it.
-pub(super) fn chosen_in_project(name: &str, setting: &Setting) -> Result<EffectivePolicy, Failure> {
-    let policy = chosen(name, setting)?;
+/// Returns the effective policy of `name` in a project. An untrusted project file narrows it.
+pub(super) fn named_policy_in_project(
+    name: &str,
+    setting: &PolicyContext,
+) -> Result<EffectivePolicy, PolicyCommandError> {
+    let policy = named_policy(name, setting)?;
     match project_file(setting)? {
-        // Whoever names the project's file has chosen it: it is the base, and narrows nothing beside itself.
+        // Naming the project's own file makes it the base layer; it does not narrow itself.
         Some((path, _)) if fs::canonicalize(name).is_ok_and(|named| named == path) => Ok(policy),
         Some((path, source)) if trust_in(setting, &path, &source)? != FileTrust::Trusted => {
             Ok(policy.narrowed(&[NarrowingLayer::read(&source)?])?)
@@ -85,54 +88,55 @@ pub(super) fn chosen_in_project(name: &str, setting: &Setting) -> Result<Effecti
     }
 }
 
-/// What the project's file leaves of a policy that somebody else chose, whoever trusts the file: it is wider in nothing.
+/// Returns `policy` narrowed by the project's file, trusted or not. The result never allows more.
 pub(crate) fn narrowed_by_project(
     policy: &Arc<EffectivePolicy>,
-    setting: &Setting,
-) -> Result<Arc<EffectivePolicy>, Failure> {
+    setting: &PolicyContext,
+) -> Result<Arc<EffectivePolicy>, PolicyCommandError> {
     let Some((path, source)) = project_file(setting)? else { return Ok(policy.clone()) };
     let narrowing = NarrowingLayer::read(&source)?;
     Ok(Arc::new(match trust_in(setting, &path, &source)? {
-        // It was written as a base, and asks for what this one may not have.
-        FileTrust::Trusted => policy.restricted_by(&narrowing),
+        // The file was written as a base layer, so it may ask for more; only the common part counts.
+        FileTrust::Trusted => policy.met(&narrowing),
         _ => policy.narrowed(&[narrowing])?,
     }))
 }
 
-fn trust_in(setting: &Setting, path: &Path, source: &PolicySource) -> Result<FileTrust, Failure> {
+fn trust_in(setting: &PolicyContext, path: &Path, source: &PolicySource) -> Result<FileTrust, PolicyCommandError> {
     let trusted: TrustedFiles = trust::stored(&setting.data_dir)?;
     Ok(trusted.check(path, source.text().as_bytes()))
 }
 
-/// What a session in this workspace may do when nothing is chosen, and how the project's file was taken.
-pub(super) fn unchosen(setting: &Setting) -> Result<(EffectivePolicy, String), Failure> {
+/// Returns the default policy of this project, and a note on how the project's file was used.
+pub(super) fn default_policy(setting: &PolicyContext) -> Result<(EffectivePolicy, String), PolicyCommandError> {
     let ceiling = ceiling(setting)?;
     let Some((path, source)) = project_file(setting)? else {
         let base = BaseLayer::preset(DEFAULT_PRESET)?;
-        let note = format!("no {PROJECT_FILE} here: the preset `{DEFAULT_PRESET}`");
+        let note = format!("preset `{DEFAULT_PRESET}`: there is no {PROJECT_FILE} here");
         return Ok((effective(&ceiling, &base, &[]), note));
     };
     if trust_in(setting, &path, &source)? == FileTrust::Trusted {
-        let note = format!("{PROJECT_FILE}, which you trusted");
+        let note = format!("trusted {PROJECT_FILE}");
         return Ok((effective(&ceiling, &BaseLayer::read(&source)?, &[]), note));
     }
     let narrowing = NarrowingLayer::read(&source)?;
-    let nobody = GrantContext { session_id: None, call: None, now_unix_secs: setting.now_unix_secs };
-    let session = resolve(&ceiling, &BaseLayer::preset(DEFAULT_PRESET)?, &[narrowing], &[], &nobody)?;
-    let note = format!("the preset `{DEFAULT_PRESET}`, narrowed by {PROJECT_FILE}, which is not trusted");
+    let no_grants = GrantContext { session_id: None, call: None, now_unix_secs: setting.now_unix_secs };
+    let session = resolve(&ceiling, &BaseLayer::preset(DEFAULT_PRESET)?, &[narrowing], &[], &no_grants)?;
+    let note = format!("preset `{DEFAULT_PRESET}`, narrowed by the untrusted {PROJECT_FILE}");
     Ok((session, note))
 }
 
-/// The project's file under its real path, if there is one.
-fn project_file(setting: &Setting) -> Result<Option<(PathBuf, PolicySource)>, Failure> {
+/// Returns the project's policy file with its real path, if it exists.
+fn project_file(setting: &PolicyContext) -> Result<Option<(PathBuf, PolicySource)>, PolicyCommandError> {
     let Some(workspace) = &setting.workspace else { return Ok(None) };
     let path = &workspace.join(PROJECT_FILE);
     match fs::canonicalize(path) {
         Ok(real) => {
-            let text = read_untrusted(&real).map_err(|source| Failure::Read { path: real.clone(), source })?;
+            let text =
+                read_untrusted(&real).map_err(|source| PolicyCommandError::Read { path: real.clone(), source })?;
             Ok(Some((real, PolicySource::new(PROJECT_FILE, text))))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Failure::Read { path: path.to_owned(), source }),
+        Err(source) => Err(PolicyCommandError::Read { path: path.to_owned(), source }),
     }
 }

@@ -1,8 +1,8 @@
-//! A policy made of what a session was refused.
+//! A suggested policy that allows the connections a session was denied.
 //!
-//! It is for a person to read and choose from: an agent that wants a host on the list needs only to ask for it.
-//! What the agent wrote stands in comments in a form that cannot end them, and every entry is held against the
-//! evaluator, so that nothing is proposed that would be refused again.
+//! A person must review it, because an agent can put a host on the list by connecting to it. Text from the agent is
+//! escaped in comments. Every entry is tested with the policy evaluator, so nothing is suggested that would be denied
+//! again.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,50 +11,50 @@ use ::policy::{Action, BaseLayer, CeilingLayer, EffectivePolicy, PolicyError, Po
 use protocol::EgressConnection;
 use serde::Serialize;
 
-/// Different requests to one host, above which the host itself is proposed.
+/// Maximum number of different requests to a host that are suggested one by one; above it, the whole host is suggested.
 const REQUESTS: usize = 8;
 
-/// One thing that was refused, and what would allow it.
+/// A denied connection and the rule that would allow it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Proposed {
-    /// The entry of `net.allowlist`; none where no policy can allow it.
+pub(crate) struct ProposedRule {
+    /// Entry of `net.allowlist`; `None` if no policy can allow the connection.
     pub(crate) entry: Option<String>,
-    /// The host, as it was asked for.
+    /// Requested host.
     pub(crate) host: String,
     /// The port.
     pub(crate) port: u16,
-    /// How it was asked for: `CONNECT`, `GET /path`.
+    /// Requests, such as `CONNECT` or `GET /path`.
     pub(crate) requests: Vec<String>,
-    /// How often.
+    /// Number of attempts.
     pub(crate) count: u64,
-    /// The rule that refused it; where no policy can allow it, the one that always will.
+    /// Rule that denied it; if no policy can allow it, the rule that always denies it.
     pub(crate) rule: String,
 }
 
-/// What held for a session, in the words of a policy.
+/// Network access that a session had, as policy entries.
 #[derive(Debug, Default)]
-pub(crate) struct Before {
-    /// What it could reach.
+pub(crate) struct PriorAccess {
+    /// Allowed hosts.
     pub(crate) allowed: Vec<String>,
-    /// Where its TLS was opened, without which no request there is seen.
+    /// Hosts with intercepted TLS; only there requests are visible.
     pub(crate) intercepted: Vec<String>,
 }
 
-/// What a session was refused, host by host.
+/// Denied connections of a session, by host.
 #[derive(Debug, Default)]
-pub(crate) struct Refused {
-    /// Apart from the others: what the proxy refused by its form, which no rule of a policy is about.
-    hosts: BTreeMap<(String, u16, bool), Host>,
+pub(crate) struct RefusedConnections {
+    /// By host, port, and whether the proxy rejected the request as malformed, which no policy rule can allow.
+    hosts: BTreeMap<(String, u16, bool), RefusedHost>,
 }
 
 #[derive(Debug, Default)]
-struct Host {
+struct RefusedHost {
     requests: BTreeMap<(String, Option<String>), u64>,
     rule: String,
 }
 
-impl Refused {
-    /// Takes one record of a refusal.
+impl RefusedConnections {
+    /// Adds one denied connection.
     pub(crate) fn add(&mut self, connection: &EgressConnection) {
         let ill_formed = connection.rule.ends_with("(built-in)");
         let host = self.hosts.entry((connection.host.clone(), connection.port, ill_formed)).or_default();
@@ -63,8 +63,8 @@ impl Refused {
         host.rule.clone_from(&connection.rule);
     }
 
-    /// What would allow it, as far as `ceiling` lets anything.
-    pub(crate) fn proposals(&self, ceiling: &CeilingLayer) -> Vec<Proposed> {
+    /// Returns the suggested entries that are possible under `ceiling`.
+    pub(crate) fn proposals(&self, ceiling: &CeilingLayer) -> Vec<ProposedRule> {
         let mut all = Vec::new();
         for ((host, port, ill_formed), refused) in &self.hosts {
             let seen = refused.requests.keys().all(|(_, path)| path.is_some());
@@ -84,15 +84,15 @@ impl Refused {
                     }
                     _ => Action::Net { host: host.clone(), port: *port },
                 };
-                // A path that no rule may name is allowed by the host alone, or not at all.
+                // Some paths cannot be written in a rule; then only the whole host can be suggested.
                 let mut entries = one.into_iter().chain([whole]).filter(|_| !ill_formed);
                 let entry = entries.find(|entry| allows(ceiling, entry, &action));
                 let requests = group.iter().map(|((method, path), _)| shown(method, path.as_deref())).collect();
                 let count = group.iter().map(|(_, count)| **count).sum();
                 let last = || refused.rule.clone();
-                let lasting = || lasting(ceiling, &action).filter(|_| !ill_formed).unwrap_or_else(last);
-                let rule = if entry.is_some() { last() } else { lasting() };
-                all.push(Proposed { entry, host: host.clone(), port: *port, requests, count, rule });
+                let permanent = || permanent_denial(ceiling, &action).filter(|_| !ill_formed).unwrap_or_else(last);
+                let rule = if entry.is_some() { last() } else { permanent() };
+                all.push(ProposedRule { entry, host: host.clone(), port: *port, requests, count, rule });
             }
         }
         all
@@ -108,8 +108,8 @@ fn allows(ceiling: &CeilingLayer, entry: &str, action: &Action) -> bool {
     compiled(ceiling, &text).is_ok_and(|policy| policy.decide(action).is_allowed())
 }
 
-/// The rule that refuses `action` whatever is listed.
-fn lasting(ceiling: &CeilingLayer, action: &Action) -> Option<String> {
+/// Returns the rule that denies `action` under every allow-list.
+fn permanent_denial(ceiling: &CeilingLayer, action: &Action) -> Option<String> {
     let policy = compiled(ceiling, "version: 1\nnet: {enabled: true, allowlist: [\"*:*\"]}\n").ok()?;
     let decision = policy.decide(action);
     (!decision.is_allowed()).then(|| decision.rule.to_string())
@@ -119,20 +119,20 @@ fn compiled(ceiling: &CeilingLayer, text: &str) -> Result<EffectivePolicy, Polic
     Ok(effective(ceiling, &BaseLayer::read(&PolicySource::new("proposal", text))?, &[]))
 }
 
-/// A policy of one entry. What the policy's own reader takes has no quotes and no escapes.
+/// Returns a policy with one entry. Valid entries contain neither quotes nor escapes.
 fn net_section(entry: &str) -> String {
     format!("version: 1\nnet:\n  enabled: true\n  allowlist:\n    - {entry:?}\n")
 }
 
-/// The policy as text: what was allowed, then what was refused, each with how often and how it was asked for.
-pub(crate) fn text(session: &str, before: &Before, proposals: &[Proposed]) -> String {
+/// Renders the policy: the allowed entries, then the suggested ones with their count and requests in a comment.
+pub(crate) fn text(session: &str, before: &PriorAccess, proposals: &[ProposedRule]) -> String {
     let mut text =
-        format!("# What session {} was refused, as a policy that would have allowed it.\n", comment(session));
-    text += "# It is made of what the agent asked for, so read each entry and keep what you mean to allow. `net:` belongs\n";
-    text += "# into the policy of the session: on its own it shows no file, calls no model and lets no tool pass.\n";
-    let possible: Vec<&Proposed> = proposals.iter().filter(|proposed| proposed.entry.is_some()).collect();
+        format!("# Suggested policy: allows the connections that session {} was denied.\n", comment(session));
+    text += "# The entries come from the agent's requests: review each one and keep only what you want to allow.\n";
+    text += "# Copy `net:` into the policy of the session: on its own, this file allows no files, models or tools.\n";
+    let possible: Vec<&ProposedRule> = proposals.iter().filter(|proposed| proposed.entry.is_some()).collect();
     if possible.is_empty() {
-        text += "# Nothing was refused that a policy can allow.\nversion: 1\n";
+        text += "# No denied connection can be allowed by a policy.\nversion: 1\n";
     } else {
         text += "version: 1\nnet:\n  enabled: true\n";
         if !before.intercepted.is_empty() {
@@ -147,14 +147,14 @@ pub(crate) fn text(session: &str, before: &Before, proposals: &[Proposed]) -> St
         }
     }
     for proposed in possible {
-        let _ = writeln!(text, "    # refused {}: {}", times(proposed.count), requests(proposed));
+        let _ = writeln!(text, "    # denied {}: {}", times(proposed.count), requests(proposed));
         let _ = writeln!(text, "    - {:?}", proposed.entry.as_deref().unwrap_or_default());
     }
     for proposed in proposals.iter().filter(|proposed| proposed.entry.is_none()) {
-        let Proposed { host, port, count, rule, .. } = proposed;
+        let ProposedRule { host, port, count, rule, .. } = proposed;
         let _ = writeln!(
             text,
-            "# no policy can allow {}:{port}, refused {}: {}",
+            "# no policy can allow {}:{port}, denied {}: {}",
             comment(host),
             times(*count),
             comment(rule)
@@ -163,7 +163,7 @@ pub(crate) fn text(session: &str, before: &Before, proposals: &[Proposed]) -> St
     text
 }
 
-fn requests(proposed: &Proposed) -> String {
+fn requests(proposed: &ProposedRule) -> String {
     let shown: Vec<String> = proposed.requests.iter().take(REQUESTS).map(|request| comment(request)).collect();
     let more = proposed.requests.len().saturating_sub(REQUESTS);
     shown.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
@@ -173,7 +173,7 @@ fn times(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
-/// What an agent wrote, on one line of a comment.
+/// Escapes text from the agent for one line of a comment.
 fn comment(text: &str) -> String {
     let plain = |letter: char| match letter {
         '"' | '\'' => letter.to_string(),
@@ -201,11 +201,11 @@ mod tests {
     #[track_caller]
     fn check(connections: &[EgressConnection]) -> (String, EffectivePolicy) {
         let ceiling = CeilingLayer::built_in().unwrap();
-        let mut refused = Refused::default();
+        let mut refused = RefusedConnections::default();
         for connection in connections {
             refused.add(connection);
         }
-        let before = Before {
+        let before = PriorAccess {
             allowed: vec!["kept.example.com:443".to_owned()],
             intercepted: vec!["api.example.com:443".to_owned()],
         };
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_allowed_by_what_is_proposed_and_nothing_else_is() {
+    fn the_suggested_policy_allows_denied_connections_and_nothing_else() {
         let again = EgressConnection { count: Some(4), ..denied("a.example.com", 443, "CONNECT", None) };
         let (text, policy) = check(&[
             denied("a.example.com", 443, "CONNECT", None),
@@ -237,14 +237,14 @@ mod tests {
     }
 
     #[test]
-    fn many_requests_to_a_host_make_one_entry() {
+    fn many_requests_to_a_host_are_suggested_as_one_entry() {
         let path = |number: u32| denied("b.example.com", 80, "GET", Some(&format!("/{number}")));
         let (text, _) = check(&(0..9).map(path).collect::<Vec<_>>());
         assert!(text.contains("- \"b.example.com:80\"") && text.contains("and 1 more"), "{text}");
     }
 
     #[test]
-    fn an_agent_cannot_write_the_policy_by_what_it_asks_for() {
+    fn request_text_cannot_inject_policy_rules() {
         let hosts = ["x\n    - \"*:443\"", "*", "*.com", "a\"\n  denylist: []\n#", "a.example.com:443/**\u{7}"];
         for host in hosts {
             let (text, policy) =

@@ -1,4 +1,4 @@
-//! `viv policy test FILE|PRESET net HOST:PORT | raw HOST:PORT | http METHOD URL | read PATH | write PATH | exec CMD…`.
+//! `viv policy test FILE|PRESET ACTION …`: test whether a policy allows an action.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,79 +8,79 @@ use ::policy::{Action, Decision, Verdict};
 use protocol::ProblemCode;
 use serde_json::json;
 
-use super::{Failure, Setting, load, print_json};
+use super::{PolicyCommandError, PolicyContext, load, print_json};
 
 /// Arguments of `test`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// A policy file or a preset
+pub(crate) struct TestArguments {
+    /// Policy file or preset
     policy: String,
     #[command(subcommand)]
-    question: Question,
+    question: TestQuestion,
 }
 
-/// What would be done.
+/// The action to test.
 #[derive(Debug, clap::Subcommand)]
-enum Question {
-    /// Connect to a host
+enum TestQuestion {
+    /// Test a connection to a host
     Net {
-        /// HOST:PORT; 443 without a port
+        /// HOST:PORT; the port defaults to 443
         endpoint: String,
     },
-    /// Send a host anything, in a tunnel that nobody looks into
+    /// Test a raw tunnel to a host, which the proxy does not inspect
     Raw {
-        /// HOST:PORT; 443 without a port
+        /// HOST:PORT; the port defaults to 443
         endpoint: String,
     },
-    /// Ask a host for something; methods and paths are seen over plain HTTP, and where TLS is opened
+    /// Test an HTTP request; the proxy sees method and path of plain HTTP and of intercepted TLS
     Http {
-        /// The method
+        /// HTTP method
         method: String,
-        /// http[s]://HOST[:PORT]/PATH
+        /// URL: http[s]://HOST[:PORT]/PATH
         url: String,
     },
-    /// Read a path as seen inside; a relative one is in the workspace
+    /// Test reading a path in the sandbox; relative paths are in the workspace
     Read {
-        /// The path
+        /// Path in the sandbox
         path: PathBuf,
     },
-    /// Change, make or delete a path as seen inside
+    /// Test creating, changing or deleting a path in the sandbox
     Write {
-        /// The path
+        /// Path in the sandbox
         path: PathBuf,
     },
-    /// Run a command by the agent's shell tool
+    /// Test a command of the agent's shell tool
     Exec {
-        /// The command and its arguments
+        /// Command and arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
-    /// Call a tool
+    /// Test a tool call
     Tool {
-        /// Its name
+        /// Name
         name: String,
-        /// Its argument
+        /// Argument
         #[arg(default_value = "", allow_hyphen_values = true)]
         argument: String,
     },
-    /// Call a model
+    /// Test a model call
     Model {
-        /// Its name
+        /// Name
         name: String,
     },
 }
 
-impl Question {
-    fn action(self) -> Result<Action, Failure> {
+impl TestQuestion {
+    fn action(self) -> Result<Action, PolicyCommandError> {
         Ok(match self {
             Self::Net { endpoint } => {
-                Action::net(&endpoint).map_err(|source| Failure::Endpoint { text: endpoint, source })?
+                Action::net(&endpoint).map_err(|source| PolicyCommandError::Endpoint { text: endpoint, source })?
             }
             Self::Raw { endpoint } => {
-                Action::raw(&endpoint).map_err(|source| Failure::Endpoint { text: endpoint, source })?
+                Action::raw(&endpoint).map_err(|source| PolicyCommandError::Endpoint { text: endpoint, source })?
             }
             Self::Http { method, url } => {
-                Action::http(&method, &url).map_err(|source| Failure::Endpoint { text: url, source })?
+                Action::http(&method, &url).map_err(|source| PolicyCommandError::Endpoint { text: url, source })?
             }
             Self::Read { path } => Action::Read(path),
             Self::Write { path } => Action::Write(path),
@@ -91,15 +91,19 @@ impl Question {
     }
 }
 
-/// Prints the answer and the rule that gave it.
-pub(super) fn run(args: Args, setting: &Setting, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+/// Prints the decision and its rule.
+pub(super) fn run(
+    args: TestArguments,
+    setting: &PolicyContext,
+    out: &mut dyn Write,
+) -> Result<ExitCode, PolicyCommandError> {
     let action = args.question.action()?;
-    let decision = load::chosen(&args.policy, setting)?.decide(&action);
+    let decision = load::named_policy(&args.policy, setting)?.decide(&action);
     if setting.json {
         let Decision { allowed, rule, help } = &decision;
         print_json(out, &json!({"action": action.to_string(), "allowed": allowed, "rule": rule, "help": help}))?;
     } else {
-        show(&action, &decision, out).map_err(Failure::Output)?;
+        show(&action, &decision, out).map_err(PolicyCommandError::Output)?;
     }
     let denied = decision.allowed == Verdict::Deny;
     Ok(if denied { ExitCode::from(ProblemCode::PolicyDenied.exit()) } else { ExitCode::SUCCESS })

@@ -1,6 +1,6 @@
-//! `viv policy trust [FILE]`: the list of trusted files, kept in the data directory.
+//! `viv policy trust [FILE]`: the list of trusted policy files in the data directory.
 //!
-//! The directory is never shown in a sandbox, so no agent can trust a file on a person's behalf.
+//! Sandboxes never see the data directory, so no agent can trust a file on a person's behalf.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,69 +12,70 @@ use ::policy::{BaseLayer, PolicySource, TrustedFiles};
 use serde_json::json;
 
 use super::load::{self, PROJECT_FILE};
-use super::{Failure, Setting, print_json};
+use super::{PolicyCommandError, PolicyContext, print_json};
 
 const LIST: &str = "trusted-policies.json";
 
 /// Arguments of `trust`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// The policy file; the trusted files are listed when absent
+pub(crate) struct TrustArguments {
+    /// Policy file to trust (default: list the trusted files)
     file: Option<PathBuf>,
-    /// End the trust instead
+    /// Stop trusting the file
     #[arg(long, requires = "file")]
     forget: bool,
 }
 
-/// Pins a file, forgets it, or lists what is pinned.
+/// Pins a file, forgets it, or lists the pinned files.
 pub(super) fn run(
-    args: &Args,
-    setting: &Setting,
+    args: &TrustArguments,
+    setting: &PolicyContext,
     out: &mut dyn Write,
     people: &mut dyn Write,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, PolicyCommandError> {
     let Some(file) = &args.file else { return list(setting, out) };
-    // The path itself may be gone when trust in it ends.
+    // A file that is forgotten may have been deleted.
     let path =
         fs::canonicalize(file).or_else(|source| if args.forget { std::path::absolute(file) } else { Err(source) });
-    let path = path.map_err(|source| Failure::Read { path: file.clone(), source })?;
+    let path = path.map_err(|source| PolicyCommandError::Read { path: file.clone(), source })?;
     if args.forget {
         let known = change(&setting.data_dir, |trusted| trusted.untrust(&path))?;
         let word = if known { "no longer trusted" } else { "was not trusted" };
-        writeln!(people, "{}: {word}", path.display()).map_err(Failure::Output)?;
+        writeln!(people, "{}: {word}", path.display()).map_err(PolicyCommandError::Output)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let text = load::read_untrusted(&path).map_err(|source| Failure::Read { path: path.clone(), source })?;
-    // A file that means nothing cannot be meant.
+    let text = load::read_untrusted(&path).map_err(|source| PolicyCommandError::Read { path: path.clone(), source })?;
+    // Only a valid policy can be trusted.
     BaseLayer::read(&PolicySource::new(file.display().to_string(), text.as_str()))?;
     let sha256 = change(&setting.data_dir, |trusted| trusted.pin(&path, text.as_bytes(), setting.now_unix_secs))?;
     if setting.json {
         return print_json(out, &json!({"path": path, "sha256": sha256}));
     }
-    writeln!(out, "{sha256}  {}", path.display()).map_err(Failure::Output)?;
-    writeln!(people, "trusted as it is now; look at it with: viv policy explain {}", file.display())
-        .map_err(Failure::Output)?;
+    writeln!(out, "{sha256}  {}", path.display()).map_err(PolicyCommandError::Output)?;
+    writeln!(people, "trusted with its current content; to review it: viv policy explain {}", file.display())
+        .map_err(PolicyCommandError::Output)?;
     if path.file_name().is_none_or(|name| name != PROJECT_FILE) {
-        writeln!(people, "note: only a file named {PROJECT_FILE} is used by itself").map_err(Failure::Output)?;
+        writeln!(people, "note: only a file named {PROJECT_FILE} is used without `--policy`")
+            .map_err(PolicyCommandError::Output)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(setting: &Setting, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+fn list(setting: &PolicyContext, out: &mut dyn Write) -> Result<ExitCode, PolicyCommandError> {
     let trusted = stored(&setting.data_dir)?;
     if setting.json {
         return print_json(out, &trusted);
     }
     for (path, pin) in trusted.iter() {
-        writeln!(out, "{}  {}", pin.sha256, path.display()).map_err(Failure::Output)?;
+        writeln!(out, "{}  {}", pin.sha256, path.display()).map_err(PolicyCommandError::Output)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The list as it is stored; empty when there is none.
-pub(super) fn stored(data_dir: &Path) -> Result<TrustedFiles, Failure> {
+/// Returns the stored list; empty if there is none.
+pub(super) fn stored(data_dir: &Path) -> Result<TrustedFiles, PolicyCommandError> {
     let path = data_dir.join(LIST);
-    read(&path).map_err(|source| Failure::Trust { path, source })
+    read(&path).map_err(|source| PolicyCommandError::Trust { path, source })
 }
 
 fn read(path: &Path) -> io::Result<TrustedFiles> {
@@ -85,8 +86,8 @@ fn read(path: &Path) -> io::Result<TrustedFiles> {
     }
 }
 
-/// Changes the list under a lock, so that two people, or two shells of one, lose nothing.
-fn change<T>(data_dir: &Path, edit: impl FnOnce(&mut TrustedFiles) -> T) -> Result<T, Failure> {
+/// Changes the list under a lock, so that concurrent changes are not lost.
+fn change<T>(data_dir: &Path, edit: impl FnOnce(&mut TrustedFiles) -> T) -> Result<T, PolicyCommandError> {
     let path = data_dir.join(LIST);
     let store = || -> io::Result<T> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
@@ -101,5 +102,5 @@ fn change<T>(data_dir: &Path, edit: impl FnOnce(&mut TrustedFiles) -> T) -> Resu
         fs::rename(&fresh, &path)?;
         Ok(answer)
     };
-    store().map_err(|source| Failure::Trust { path: path.clone(), source })
+    store().map_err(|source| PolicyCommandError::Trust { path: path.clone(), source })
 }

@@ -1,72 +1,72 @@
-//! What becomes of a session's changes when its turn is done.
+//! Handling of the changes at the end of `viv run`: keep, apply, discard or ask.
 
 use ::policy::EffectivePolicy;
 use protocol::{ProblemCode, SessionInfo, TurnOutcome};
 
-use super::Ending;
+use super::RunEnding;
 use crate::args::OnFinish;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::person;
+use crate::prompter;
 use crate::sessions::{apply, diff};
 
-/// A diff of so many lines is shown when a session is over.
+/// Maximum number of lines of a diff that is shown at the end.
 const SHOWN_LINES: usize = 100;
 
-/// What a session leaves.
-pub(super) struct Left<'a> {
+/// The changes of a run.
+pub(super) struct RunChanges<'a> {
     pub(super) config: &'a Config,
     pub(super) session: &'a SessionInfo,
-    /// What the session was under.
+    /// Policy of the session.
     pub(super) policy: &'a EffectivePolicy,
 }
 
-/// What became of it.
+/// Result of handling the changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Settled {
-    /// It is there to be looked at.
+pub(super) enum ChangesOutcome {
+    /// They are saved for review.
     Kept,
-    /// It is on the host, or gone.
+    /// They were applied or discarded.
     Done,
 }
 
-/// Refuses, before anything is done, to ask where nobody can answer.
-pub(super) fn check(wish: OnFinish, on_terminal: bool) -> Result<(), Failure> {
-    if wish == OnFinish::Ask && !on_terminal {
-        let what = "`--on-finish=ask` needs a terminal to ask on";
-        return Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv run --on-finish=keep AGENT PROMPT"));
+/// Fails if `--on-finish=ask` is used without a terminal.
+pub(super) fn check(choice: OnFinish, on_terminal: bool) -> Result<(), Failure> {
+    if choice == OnFinish::Ask && !on_terminal {
+        let what = "`--on-finish=ask` needs a terminal";
+        return Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv run --on-finish=keep mock hello"));
     }
     Ok(())
 }
 
-impl Left<'_> {
-    /// Does to the changes what was wished.
-    pub(super) async fn settle(&self, wish: OnFinish, ending: Ending) -> Result<Settled, Failure> {
-        let directory = host::data_dir(self.config)?.change_set(&self.session.session_id);
+impl RunChanges<'_> {
+    /// Keeps, applies or discards the changes.
+    pub(super) async fn settle(&self, choice: OnFinish, ending: RunEnding) -> Result<ChangesOutcome, Failure> {
+        let directory = host::data_dir(self.config)?.changes(&self.session.session_id);
         if !directory.exists() {
-            return Ok(Settled::Kept);
+            return Ok(ChangesOutcome::Kept);
         }
-        match wish {
-            OnFinish::Apply if ending == Ending::Turn(TurnOutcome::Completed) => self.apply(),
+        match choice {
+            OnFinish::Apply if ending == RunEnding::Turn(TurnOutcome::Completed) => self.apply(),
             OnFinish::Apply => {
-                anstream::eprintln!("the turn was not completed: its changes are kept, not applied");
-                Ok(Settled::Kept)
+                anstream::eprintln!("the turn was not completed: the changes are kept, not applied");
+                Ok(ChangesOutcome::Kept)
             }
-            OnFinish::Ask if matches!(ending, Ending::Turn(_)) => self.ask().await,
+            OnFinish::Ask if matches!(ending, RunEnding::Turn(_)) => self.ask().await,
             OnFinish::Discard => self.discard(),
-            OnFinish::Keep => self.tell().map(|_| Settled::Kept),
-            OnFinish::Ask => Ok(Settled::Kept),
+            OnFinish::Keep => self.show().map(|_| ChangesOutcome::Kept),
+            OnFinish::Ask => Ok(ChangesOutcome::Kept),
         }
     }
 
-    /// Shows what was changed; false when nothing was.
-    fn tell(&self) -> Result<bool, Failure> {
+    /// Shows the changes; returns false if there are none.
+    fn show(&self) -> Result<bool, Failure> {
         let changed = diff::open(self.config, &self.session.session_id)?.changes().len() > 0;
         if changed {
             anstream::eprint!("{}", diff::stat(self.config, &self.session.session_id)?);
             let whole = diff::render(self.config, &self.session.session_id)?;
-            // A long one would push everything else off the screen: there is a command for it.
+            // `viv sessions diff` shows a long diff.
             if whole.lines().count() <= SHOWN_LINES {
                 anstream::eprint!("{whole}");
             }
@@ -74,27 +74,27 @@ impl Left<'_> {
         Ok(changed)
     }
 
-    async fn ask(&self) -> Result<Settled, Failure> {
-        if !self.tell()? {
-            return Ok(Settled::Kept);
+    async fn ask(&self) -> Result<ChangesOutcome, Failure> {
+        if !self.show()? {
+            return Ok(ChangesOutcome::Kept);
         }
-        match person::choice("changes? [a]pply · [d]iscard · [k]eep: ").await.as_str() {
+        match prompter::ask_choice("changes? [a]pply · [d]iscard · [k]eep: ").await.as_str() {
             "a" | "apply" => self.apply(),
             "d" | "discard" => self.discard(),
-            _ => Ok(Settled::Kept),
+            _ => Ok(ChangesOutcome::Kept),
         }
     }
 
-    fn apply(&self) -> Result<Settled, Failure> {
+    fn apply(&self) -> Result<ChangesOutcome, Failure> {
         anstream::eprint!("{}", apply::all(self.config, self.session, self.policy)?);
-        Ok(Settled::Done)
+        Ok(ChangesOutcome::Done)
     }
 
-    fn discard(&self) -> Result<Settled, Failure> {
-        let directory = host::data_dir(self.config)?.change_set(&self.session.session_id);
+    fn discard(&self) -> Result<ChangesOutcome, Failure> {
+        let directory = host::data_dir(self.config)?.changes(&self.session.session_id);
         let discarded = sandbox::discard(&directory);
         discarded.map_err(|error| diff::unreadable(&self.session.session_id, &error))?;
-        anstream::eprintln!("its changes were discarded");
-        Ok(Settled::Done)
+        anstream::eprintln!("the changes were discarded");
+        Ok(ChangesOutcome::Done)
     }
 }

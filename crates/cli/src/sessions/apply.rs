@@ -1,4 +1,4 @@
-//! `viv sessions apply`: a session's changes, brought to the host by a person.
+//! `viv sessions apply`: apply the changes of a session to the workspace on the host.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use super::diff;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::policy::{Setting, choose};
+use crate::policy::{PolicyContext, choose};
 
-/// What to do with the changes.
-pub(super) enum Step {
-    /// Apply those at or below `paths`, or all.
+/// One step of `viv sessions apply`.
+pub(super) enum ApplyStep {
+    /// Apply the changes at or below `paths`, or all changes.
     Apply {
         /// Relative to the workspace.
         paths: Vec<PathBuf>,
-        /// Whose denials hold.
+        /// Policy whose `fs.deny_write` is enforced.
         policy: Option<String>,
     },
     /// Complete an apply that stopped halfway.
@@ -28,16 +28,21 @@ pub(super) enum Step {
     Undo,
 }
 
-/// Carries out one step and tells what was changed on the host.
-pub(super) fn carry_out(config: &Config, session: &SessionInfo, step: Step, json: bool) -> Result<String, Failure> {
-    let directory = host::data_dir(config)?.change_set(&session.session_id);
+/// Runs one step and returns the changes on the host.
+pub(super) fn carry_out(
+    config: &Config,
+    session: &SessionInfo,
+    step: ApplyStep,
+    json: bool,
+) -> Result<String, Failure> {
+    let directory = host::data_dir(config)?.changes(&session.session_id);
     let applied = match step {
-        Step::Finish => finish(&directory),
-        Step::Undo => undo(&directory),
-        Step::Apply { paths, policy } => {
+        ApplyStep::Finish => finish(&directory),
+        ApplyStep::Undo => undo(&directory),
+        ApplyStep::Apply { paths, policy } => {
             let mut saved = diff::open(config, &session.session_id)?;
             let workspace = saved.workspace().to_owned();
-            let setting = Setting::of(config, json).in_project(Some(&workspace));
+            let setting = PolicyContext::of(config, json).in_project(Some(&workspace));
             let policy = choose(&setting, policy.as_deref(), &[])?;
             let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
             let chosen = (!paths.is_empty()).then_some(&paths[..]);
@@ -46,14 +51,14 @@ pub(super) fn carry_out(config: &Config, session: &SessionInfo, step: Step, json
     };
     let applied = applied.map_err(|error| not_applied(&error, session))?;
     if json {
-        let text =
-            serde_json::to_string_pretty(&applied).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+        let text = serde_json::to_string_pretty(&applied)
+            .map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
         return Ok(text + "\n");
     }
     Ok(render(&applied))
 }
 
-/// Applies everything a session changed, as far as `policy` lets it, and tells what was changed on the host.
+/// Applies all changes of a session that `policy` allows, and returns them as text.
 pub(crate) fn all(config: &Config, session: &SessionInfo, policy: &EffectivePolicy) -> Result<String, Failure> {
     let mut saved = diff::open(config, &session.session_id)?;
     let workspace = saved.workspace().to_owned();
@@ -68,10 +73,10 @@ fn not_applied(error: &ApplyError, session: &SessionInfo) -> Failure {
         ApplyError::Undoing | ApplyError::HalfApplied { .. } => format!("viv sessions apply {name} --undo"),
         _ => format!("viv sessions diff {name}"),
     };
-    Failure::of(error.code(), error).help(help)
+    Failure::from_error(error.code(), error).help(help)
 }
 
-/// What was done, a line a path; names are the agent's, and may not command a terminal.
+/// Renders one line per path. The agent chose the names, so control characters are quoted.
 fn render(applied: &ApplyReport) -> String {
     let mut text = String::new();
     for change in &applied.changes {
@@ -92,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_command_the_terminal() {
+    fn control_characters_in_names_are_quoted() {
         let (path, kind) = ("a\x1b]52;c;x\x07b".into(), ChangeKind::Added);
         let change = SavedChange { path, kind, entry: None, base: None, conflict: false };
         let text = render(&ApplyReport { changes: vec![change] });

@@ -1,4 +1,4 @@
-//! What `viv sessions` can be told.
+//! Arguments of `viv sessions`.
 
 use std::path::PathBuf;
 
@@ -7,111 +7,111 @@ use protocol::{SessionId, TurnId};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsCommand {
-    /// Which sessions there are, newest first
+    /// List sessions, newest first
     Ls {
-        /// At most this many
+        /// Maximum number of sessions
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
-    /// What became of one
+    /// Show a session's details
     Show {
-        /// Id, name, the beginning of an id, or @last
+        /// Session: id, name, prefix of an id, or @last
         session: String,
     },
-    /// Everything that happened in it
+    /// Show all events of a session
     Events {
-        /// Id, name, the beginning of an id, or @last
+        /// Session: id, name, prefix of an id, or @last
         session: String,
-        /// Only what came after this number
+        /// Show only events after this sequence number
         #[arg(long, default_value_t = 0)]
         after: u64,
-        /// Wait for more until the session ends
+        /// Wait for new events until the session ends
         #[arg(long, short)]
         follow: bool,
     },
-    /// What it changed in its workspace
+    /// Show the changes of a session's workspace
     Diff {
-        /// Id, name, the beginning of an id, or @last
+        /// Session: id, name, prefix of an id, or @last
         session: String,
-        /// Only the counts
+        /// Show only the line counts
         #[arg(long)]
         stat: bool,
     },
-    /// Bring its changes to the workspace: all of them or none
+    /// Apply a session's changes to the workspace, all or none
     Apply {
-        /// Id, name, the beginning of an id, or @last
+        /// Session: id, name, prefix of an id, or @last
         session: String,
-        /// Only these paths, relative to the workspace
+        /// Apply only these paths, relative to the workspace
         #[arg(value_name = "PATH")]
         paths: Vec<PathBuf>,
-        /// The policy whose `fs.deny_write` holds; what `viv policy explain` says when not given
+        /// Policy file or preset whose `fs.deny_write` is enforced (default: see `viv policy explain`)
         #[arg(long, value_name = "FILE|PRESET")]
         policy: Option<String>,
-        /// Complete an apply that stopped halfway
+        /// Complete an apply that was interrupted
         #[arg(long, conflicts_with_all = ["paths", "undo"])]
         finish: bool,
-        /// Take the last apply back
+        /// Undo the last apply
         #[arg(long, conflicts_with = "paths")]
         undo: bool,
     },
-    /// Forget its changes
+    /// Delete a session's changes
     Discard {
-        /// Id, name, the beginning of an id, or @last
+        /// Session: id, name, prefix of an id, or @last
         session: String,
     },
-    /// Watch it live, and answer what it asks; Ctrl-C leaves it running
+    /// Watch a running session and answer its requests; Ctrl-C leaves it running
     Attach {
-        /// Id, name, the beginning of an id, or @last
+        /// Session: id, name, prefix of an id, or @last
         session: String,
     },
-    /// Hand it a message; it waits its turn when one is running
+    /// Send a message to a session; it is queued while a turn is running
     Send {
-        /// Id, name, the beginning of an id, or @last
+        /// Session: id, name, prefix of an id, or @last
         session: String,
-        /// What to tell it; `-` reads stdin
+        /// Message; `-` reads stdin
         message: String,
     },
-    /// Which messages wait for their turn, the next one first
+    /// List the queued messages of a session, next one first
     Queue {
-        /// Id, name, the beginning of an id, or @last
+        /// Session: id, name, prefix of an id, or @last
         session: String,
-        /// Take the message of this turn out: it will not be answered
+        /// Remove the message of this turn from the queue
         #[arg(long = "rm", value_name = "TURN")]
         remove: Option<TurnId>,
     },
-    /// A new session that goes on where it stands, in the server
+    /// Fork a session: start a new one from its conversation, in the server
     Fork {
-        /// Id, name, the beginning of an id, or @last
+        /// Session: id, name, prefix of an id, or @last
         session: String,
         /// Title of the new session
         #[arg(long)]
         title: Option<String>,
     },
-    /// Write everything about it to one file: record, bodies of model calls, diff, policy
+    /// Export a session to one file: journal, bodies of model calls, changes and policy
     Export {
-        /// Id, name, the beginning of an id, or @last
+        /// Session: id, name, prefix of an id, or @last
         session: String,
-        /// The file; `-` is stdout
+        /// File to write; `-` is stdout
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
     },
-    /// Take in a session from such a file; it has ended and can be read
+    /// Import an exported session (read-only)
     Import {
-        /// The file
+        /// Exported file
         file: PathBuf,
-        /// The id it gets here, where its own is taken or was
+        /// New id, if the session's own id is already used
         #[arg(long = "as", value_name = "ID")]
         new_id: Option<SessionId>,
     },
-    /// End it if it runs, and forget all of it but what it cost
+    /// Stop and delete sessions; billing records are kept
     Rm {
-        /// Id, name, the beginning of an id, or @last; may be given more than once
+        /// Session: id, name, prefix of an id, or @last; repeatable
         #[arg(required = true)]
         sessions: Vec<String>,
     },
-    /// End it, and every process of it
+    /// Stop a session and all its processes
     Stop {
-        /// Id, name, the beginning of an id, or @last
+        /// Session: id, name, prefix of an id, or @last
         session: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Sessions as a table for people, tab-separated for pipes, or JSON.
+//! Rendering of sessions: a table, tab-separated lines, or JSON.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -7,7 +7,7 @@ use protocol::{ProblemCode, SessionInfo};
 
 use crate::failure::Failure;
 
-/// All of them, one a line.
+/// Renders a list, one session per line.
 pub(super) fn table(sessions: &[SessionInfo], json: bool) -> Result<String, Failure> {
     if json {
         return to_json(&sessions);
@@ -33,7 +33,7 @@ pub(super) fn table(sessions: &[SessionInfo], json: bool) -> Result<String, Fail
     Ok(text)
 }
 
-/// One of them, with everything that is known.
+/// Renders the details of one session.
 pub(super) fn card(session: &SessionInfo, json: bool) -> Result<String, Failure> {
     if json {
         return to_json(session);
@@ -84,6 +84,7 @@ fn time(millis: i64) -> String {
 }
 
 fn to_json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
     Ok(text + "\n")
 }

@@ -1,4 +1,4 @@
-//! `viv sessions stop`: the end of a session, whoever runs it.
+//! `viv sessions stop`: stop a session in whichever process runs it.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use jail::Spawner;
 use protocol::SessionId;
 use store::{SessionIndex, SystemClock};
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::front::Front;
 use crate::host;
-use crate::policy::{Setting, choose};
+use crate::policy::{PolicyContext, choose};
+use crate::session_access::SessionAccess;
 
-/// Carries out `viv sessions stop`.
+/// Runs `viv sessions stop`.
 pub(crate) async fn carry_out(
     reference: &str,
     config: &Config,
@@ -25,17 +25,17 @@ pub(crate) async fn carry_out(
     let record = SessionIndex::open(&directory, Arc::new(SystemClock))?.find(reference)?;
     let id: &SessionId = &record.info.session_id;
     if record.info.ended {
-        anstream::eprintln!("session {id} has ended before");
+        anstream::eprintln!("session {id} has already ended");
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(owner) = Client::of_owner(&directory, &record.owner).await {
+    if let Some(owner) = ApiClient::of_owner(&directory, &record.owner).await {
         owner.terminate(id).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    // The server runs it; or nobody does any more, and we are the one to write down that it has ended.
-    let policy = Arc::new(choose(&Setting::of(config, json), Some("balanced"), &[])?);
-    let front = Front::open(config, policy, spawner).await?;
-    let ended = front.terminate(id).await;
-    front.close().await;
+    // Either the server runs the session, or its process died; then this process records its end.
+    let policy = Arc::new(choose(&PolicyContext::of(config, json), Some("balanced"), &[])?);
+    let access = SessionAccess::open(config, policy, spawner).await?;
+    let ended = access.terminate(id).await;
+    access.close().await;
     ended.map(|()| ExitCode::SUCCESS)
 }

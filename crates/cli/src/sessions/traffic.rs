@@ -1,4 +1,4 @@
-//! `viv policy log` and `viv policy suggest`: what a session tried to reach, read from its journal.
+//! `viv policy log` and `viv policy suggest`: the network connections in a session's journal.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,25 +7,25 @@ use protocol::{EgressConnection, Event, EventBody, PolicyEffective, SessionId};
 use serde_json::json;
 use store::{DataDir, SessionIndex, SystemClock};
 
-use super::watch::{Part, show, walk};
+use super::watch::{JournalRange, show, walk};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::policy::proposal::{Before, Refused, text};
-use crate::policy::{LogArgs, Setting, load};
-use crate::table::{Table, print, print_json};
+use crate::policy::proposal::{PriorAccess, RefusedConnections, text};
+use crate::policy::{LogArguments, PolicyContext, load};
+use crate::table::{TextTable, print, print_json};
 use crate::timeline::{Timeline, clean};
 
 const HEAD: [&str; 8] = ["TIME", "VERDICT", "HOST", "REQUEST", "COUNT", "BYTES", "MILLIS", "RULE"];
 
-/// A session's journal, found by what a person calls it.
-struct Book {
+/// The journal of a session, found by id, name, prefix of an id, or @last.
+struct SessionJournal {
     directory: DataDir,
     index: SessionIndex,
     session: SessionId,
 }
 
-impl Book {
+impl SessionJournal {
     fn open(reference: &str, config: &Config) -> Result<Self, Failure> {
         let directory = host::data_dir(config)?;
         let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
@@ -34,15 +34,15 @@ impl Book {
     }
 
     async fn walk(&self, follow: bool, each: impl FnMut(&Event) -> Result<bool, Failure>) -> Result<(), Failure> {
-        walk(&self.directory, &self.index, &self.session, Part { after: 0, follow }, each).await
+        walk(&self.directory, &self.index, &self.session, JournalRange { after: 0, follow }, each).await
     }
 }
 
-/// Carries out `viv policy log`: a table, each line as it comes with `--follow`, or the events themselves as JSON.
-pub(crate) async fn log(arguments: &LogArgs, config: &Config, json: bool) -> Result<ExitCode, Failure> {
+/// Runs `viv policy log`: prints a table, single lines with `--follow`, or the events as JSON.
+pub(crate) async fn log(arguments: &LogArguments, config: &Config, json: bool) -> Result<ExitCode, Failure> {
     let mut timeline = Timeline::default();
     let mut rows = Vec::new();
-    let book = Book::open(&arguments.session, config)?;
+    let journal = SessionJournal::open(&arguments.session, config)?;
     let each = |event: &Event| -> Result<bool, Failure> {
         let (connection, denied) = match &event.draft.body {
             EventBody::EgressAllowed(connection) => (connection, false),
@@ -57,15 +57,15 @@ pub(crate) async fn log(arguments: &LogArgs, config: &Config, json: bool) -> Res
         }
         let row = row(event, connection, denied);
         if arguments.follow {
-            print(&Table { head: HEAD, rows: vec![row] }.tabs())?;
+            print(&TextTable { head: HEAD, rows: vec![row] }.tabs())?;
         } else {
             rows.push(row);
         }
         Ok(true)
     };
-    book.walk(arguments.follow, each).await?;
+    journal.walk(arguments.follow, each).await?;
     if !rows.is_empty() {
-        print(&Table { head: HEAD, rows }.text())?;
+        print(&TextTable { head: HEAD, rows }.text())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -90,39 +90,39 @@ fn row(event: &Event, connection: &EgressConnection, denied: bool) -> [String; 8
         number(&duration_micros.map(|micros| micros / 1000)),
         rule,
     ];
-    // The agent chose what it asked for: it must not command the terminal, nor break the line.
+    // The agent chose this text: remove escape sequences and line breaks.
     cells.map(|cell| clean(&cell).replace(['\t', '\n', '\r'], " "))
 }
 
-/// Carries out `viv policy suggest`.
-pub(crate) async fn suggest(reference: &str, config: &Config, setting: &Setting) -> Result<ExitCode, Failure> {
-    let book = Book::open(reference, config)?;
-    let mut refused = Refused::default();
-    let mut before = Before::default();
+/// Runs `viv policy suggest`.
+pub(crate) async fn suggest(reference: &str, config: &Config, setting: &PolicyContext) -> Result<ExitCode, Failure> {
+    let journal = SessionJournal::open(reference, config)?;
+    let mut refused = RefusedConnections::default();
+    let mut before = PriorAccess::default();
     let each = |event: &Event| -> Result<bool, Failure> {
         match &event.draft.body {
             EventBody::EgressDenied(connection) => refused.add(connection),
-            EventBody::PolicyEffective(policy) => before = known(policy),
+            EventBody::PolicyEffective(policy) => before = prior_access(policy),
             _ => {}
         }
         Ok(true)
     };
-    book.walk(false, each).await?;
+    journal.walk(false, each).await?;
     let proposals = refused.proposals(&load::ceiling(setting)?);
-    let policy = text(book.session.as_str(), &before, &proposals);
+    let policy = text(journal.session.as_str(), &before, &proposals);
     if setting.json {
-        print_json(&json!({"session_id": book.session, "policy": policy, "refused": proposals}))?;
+        print_json(&json!({"session_id": journal.session, "policy": policy, "refused": proposals}))?;
     } else {
         print(&policy)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a session could reach, and where its TLS was opened.
-fn known(policy: &PolicyEffective) -> Before {
+/// Returns the network access of a session: allowed hosts, and hosts with intercepted TLS.
+fn prior_access(policy: &PolicyEffective) -> PriorAccess {
     let list = |name: &str| {
         let entries = policy.keys["net"]["value"][name].as_array();
         entries.into_iter().flatten().filter_map(|entry| entry.as_str().map(str::to_owned)).collect()
     };
-    Before { allowed: list("allowlist"), intercepted: list("intercept") }
+    PriorAccess { allowed: list("allowlist"), intercepted: list("intercept") }
 }

@@ -1,4 +1,4 @@
-//! The journal of a session, as it is or as it grows: `viv sessions events`, and whoever else reads it in order.
+//! Reading the journal of a session in order, also while it grows.
 
 use std::io::Write;
 use std::time::Duration;
@@ -9,61 +9,62 @@ use store::{DataDir, JournalReader, SessionIndex};
 use crate::failure::Failure;
 use crate::timeline::Timeline;
 
-/// Another process writes the journal, so it is looked at this often.
-const LOOK: Duration = Duration::from_millis(100);
-/// Events read at a time.
+/// Polling interval for a journal that another process writes.
+const POLL: Duration = Duration::from_millis(100);
+/// Number of events that are read at a time.
 const PAGE: usize = 500;
 
-/// Which events are shown.
-pub(super) struct Wanted {
-    /// Those after this number.
+/// Selection of events to show.
+pub(super) struct EventSelection {
+    /// Only events after this sequence number.
     pub(super) after: u64,
-    /// Also those that come, until the session has ended.
+    /// Whether to wait for new events until the session ends.
     pub(super) follow: bool,
-    /// Those of these types or families; all of them when there is none.
+    /// Types or families of events; empty for all.
     pub(super) kinds: Vec<String>,
 }
 
-impl Wanted {
-    fn has(&self, event: &Event) -> bool {
+impl EventSelection {
+    fn includes(&self, event: &Event) -> bool {
         let kind = event.draft.body.kind();
         let family = kind.split_once('.').map(|(family, _)| family);
         self.kinds.is_empty() || self.kinds.iter().any(|wanted| wanted == kind || Some(wanted.as_str()) == family)
     }
 }
 
-/// Prints the events that are wanted.
+/// Prints the selected events.
 pub(super) async fn events(
     directory: &DataDir,
     index: &SessionIndex,
     session: &SessionId,
-    wanted: Wanted,
+    selection: EventSelection,
     json: bool,
 ) -> Result<(), Failure> {
     let mut timeline = Timeline::default();
-    let part = Part { after: wanted.after, follow: wanted.follow };
-    walk(directory, index, session, part, |event| Ok(!wanted.has(event) || show(event, json, &mut timeline)?)).await
+    let range = JournalRange { after: selection.after, follow: selection.follow };
+    walk(directory, index, session, range, |event| Ok(!selection.includes(event) || show(event, json, &mut timeline)?))
+        .await
 }
 
-/// Which part of a journal is read.
+/// Range of a journal to read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Part {
-    /// Events after this number.
+pub(super) struct JournalRange {
+    /// Only events after this sequence number.
     pub(super) after: u64,
-    /// Also those that come, until the session has ended.
+    /// Whether to wait for new events until the session ends.
     pub(super) follow: bool,
 }
 
-/// Hands over event after event, until there is none or `each` has enough.
+/// Calls `each` for every event of the range, until `each` returns false.
 pub(super) async fn walk(
     directory: &DataDir,
     index: &SessionIndex,
     session: &SessionId,
-    part: Part,
+    range: JournalRange,
     mut each: impl FnMut(&Event) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let reader = JournalReader::open(directory.journal(session), session.clone())?;
-    let mut seen = part.after;
+    let mut seen = range.after;
     loop {
         let page = reader.after(seen, PAGE)?;
         for event in &page {
@@ -73,16 +74,16 @@ pub(super) async fn walk(
             }
         }
         let ended = page.last().is_some_and(|event| matches!(event.draft.body, EventBody::SessionEnded(_)));
-        if ended || (page.is_empty() && (!part.follow || index.get(session)?.info.ended)) {
+        if ended || (page.is_empty() && (!range.follow || index.get(session)?.info.ended)) {
             return Ok(());
         }
         if page.is_empty() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL).await;
         }
     }
 }
 
-/// Prints one event; whether anybody still reads.
+/// Prints one event; returns false if the output was closed.
 pub(super) fn show(event: &Event, json: bool, timeline: &mut Timeline) -> Result<bool, Failure> {
     let mut to = anstream::stdout().lock();
     let written = if json {
@@ -93,6 +94,6 @@ pub(super) fn show(event: &Event, json: bool, timeline: &mut Timeline) -> Result
     match written {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::output(&error)),
+        Err(error) => Err(Failure::output_failed(&error)),
     }
 }

@@ -1,4 +1,4 @@
-//! A task of commands: run one after another, then what they made is read.
+//! A task of commands: runs them in order, then reads the artifacts.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use session::{ArtifactError, CommandSession, SessionCommand, SessionError, Sessi
 use tokio::time::Instant;
 
 use super::document::{CommandSection, TaskFile};
-use super::report::Report;
-use super::{Outcome, Scene, judgement};
+use super::report::TaskReport;
+use super::{TaskOutcome, TaskSetup, failure_cause};
 use crate::failure::Failure;
-use crate::signals::Stop;
+use crate::signals::StopSignal;
 
-/// Bytes kept of what a command prints.
+/// Maximum bytes of a command's stdout and stderr in the report.
 const OUTPUT_LIMIT: usize = 1 << 20;
 
-/// Runs every command and reads every artifact. Sandbox and gateway are gone when this returns.
+/// Runs all commands and reads all artifacts. The session has ended when this returns.
 pub(super) async fn carry_out(
     id: SessionId,
     file: &TaskFile,
-    scene: &Scene,
+    setup: &TaskSetup,
     sessions: &Sessions,
-    report: &mut Report,
-    stop: impl Future<Output = Stop>,
-) -> Result<Outcome, Failure> {
-    let mut bench = sessions.open_command_session(id, scene.request.clone(), scene.options.clone()).await?;
-    report.begin(bench.id());
-    let journal = bench.journal().clone();
+    report: &mut TaskReport,
+    stop: impl Future<Output = StopSignal>,
+) -> Result<TaskOutcome, Failure> {
+    let mut session = sessions.workbench(id, setup.request.clone(), setup.options.clone()).await?;
+    report.begin(session.id());
+    let journal = session.journal().clone();
     let (outcome, stop) = tokio::select! {
-        outcome = work(file, scene, &mut bench, report) => {
-            // Somebody stopped it from another terminal: that is what happened, not what it cut.
-            let stop = bench.was_stopped().then_some(Stop::Interrupt);
+        outcome = work(file, setup, &mut session, report) => {
+            // Somebody stopped the session; the error of the interrupted command does not matter.
+            let stop = session.was_stopped().then_some(StopSignal::Interrupt);
             (outcome, stop)
         }
         stop = stop => (Ok(()), Some(stop)),
@@ -41,16 +41,21 @@ pub(super) async fn carry_out(
         (Ok(()), None) => (SessionEndReason::Completed, None),
         (Err(failure), None) => (SessionEndReason::Error, Some(failure.to_string())),
     };
-    bench.end(reason, message).await?;
+    session.end(reason, message).await?;
     if let Some(stop) = stop {
-        return Ok(Outcome::Stopped(stop));
+        return Ok(TaskOutcome::Stopped(stop));
     }
-    // Only now every call is on record: why a command failed may be told there.
-    outcome.map_err(|failure| judgement::blame(failure, &*journal)).map(|()| Outcome::Done)
+    // Now all model calls are recorded, and a failed call may explain the failed command.
+    outcome.map_err(|failure| failure_cause::with_model_failure(failure, &*journal)).map(|()| TaskOutcome::Done)
 }
 
-async fn work(file: &TaskFile, scene: &Scene, bench: &mut CommandSession, report: &mut Report) -> Result<(), Failure> {
-    let longest = scene.policy.limits().timeout;
+async fn work(
+    file: &TaskFile,
+    setup: &TaskSetup,
+    session: &mut CommandSession,
+    report: &mut TaskReport,
+) -> Result<(), Failure> {
+    let longest = setup.policy.limits().timeout;
     let deadline = Instant::now() + file.timeout.unwrap_or(longest).min(longest);
     if !file.sandbox.entrypoint.is_empty() {
         let task = SessionCommand {
@@ -58,17 +63,17 @@ async fn work(file: &TaskFile, scene: &Scene, bench: &mut CommandSession, report
             env: file.env.clone(),
             ..SessionCommand::default()
         };
-        bench.start_background(task).await.map_err(|error| not_run(&file.sandbox.entrypoint, &error))?;
+        session.start_beside(task).await.map_err(|error| not_run(&file.sandbox.entrypoint, &error))?;
     }
     for section in &file.commands {
         let remaining = deadline.saturating_duration_since(Instant::now());
-        run(file, section, remaining, bench, report).await?;
+        run(file, section, remaining, session, report).await?;
     }
     for artifact in &file.artifacts {
-        let content = bench.read(&artifact.path).await.map_err(|error| not_read(&error))?;
+        let content = session.read(&artifact.path).await.map_err(|error| not_read(&error))?;
         report.artifact(&artifact.path, &content);
         if let Some(why) = artifact.expect.missed(&String::from_utf8_lossy(&content)) {
-            return Err(judgement::unmet(format!("artifact `{}`: {why}", artifact.path)));
+            return Err(failure_cause::unmet(format!("artifact `{}`: {why}", artifact.path)));
         }
     }
     Ok(())
@@ -78,22 +83,23 @@ async fn run(
     file: &TaskFile,
     section: &CommandSection,
     remaining: Duration,
-    bench: &CommandSession,
-    report: &mut Report,
+    session: &CommandSession,
+    report: &mut TaskReport,
 ) -> Result<(), Failure> {
-    report.starts(&section.run);
+    report.started(&section.run);
     let task = SessionCommand {
         command: section.run.clone(),
         env: file.env.clone(),
         timeout: Some(section.timeout.unwrap_or(remaining).min(remaining)),
         output_limit: OUTPUT_LIMIT,
+        ..SessionCommand::default()
     };
-    let ran = bench.run(task, &mut |_, _| ()).await;
+    let ran = session.run(task, &mut |_, _| ()).await;
     let result = ran.map_err(|error| not_run(&section.run, &error))?;
     report.finished(&section.run, &result);
     check(section, &result)?;
     if let Some(path) = &section.stdout {
-        bench.write(path, result.stdout).await.map_err(|error| not_read(&error))?;
+        session.write(path, result.stdout).await.map_err(|error| not_read(&error))?;
     }
     Ok(())
 }
@@ -101,31 +107,31 @@ async fn run(
 fn check(section: &CommandSection, result: &ExecResult) -> Result<(), Failure> {
     let command = section.run.join(" ");
     if result.timed_out {
-        return Err(judgement::unmet(format!("`{command}` was not done in time")));
+        return Err(failure_cause::unmet(format!("`{command}` exceeded its time limit")));
     }
     let expected = section.expect.exit_code;
     if result.exit.code != Some(expected) {
         let how = match (result.exit.code, result.exit.signal) {
-            _ if result.exit.out_of_memory => "was ended for want of memory".to_owned(),
-            (Some(code), _) => format!("ended with {code}, not {expected}"),
-            (None, Some(signal)) => format!("was ended by signal {signal}"),
-            (None, None) => "went away".to_owned(),
+            _ if result.exit.out_of_memory => "was killed: it exceeded its memory limit (proc.memory)".to_owned(),
+            (Some(code), _) => format!("exited with code {code}, expected {expected}"),
+            (None, Some(signal)) => format!("was killed by signal {signal}"),
+            (None, None) => "ended without an exit code".to_owned(),
         };
-        let said = String::from_utf8_lossy(&result.stderr);
-        return Err(judgement::unmet(format!("`{command}` {how}")).detail(judgement::last_lines(&said)));
+        let stderr = String::from_utf8_lossy(&result.stderr);
+        return Err(failure_cause::unmet(format!("`{command}` {how}")).detail(failure_cause::last_lines(&stderr)));
     }
     match section.expect.missed(&String::from_utf8_lossy(&result.stdout)) {
-        Some(why) => Err(judgement::unmet(format!("what `{command}` printed: {why}"))),
+        Some(why) => Err(failure_cause::unmet(format!("output of `{command}`: {why}"))),
         None => Ok(()),
     }
 }
 
 fn not_run(command: &[String], error: &SessionError) -> Failure {
-    Failure::new(ProblemCode::RuntimeError, format!("`{}` could not be run", command.join(" ")))
+    Failure::new(ProblemCode::RuntimeError, format!("cannot run `{}`", command.join(" ")))
         .because(error)
         .help("viv exec -- ls /usr/bin")
 }
 
 fn not_read(error: &ArtifactError) -> Failure {
-    Failure::of(ProblemCode::ArtifactReadError, error).help("let a command of the task make the file")
+    Failure::from_error(ProblemCode::ArtifactReadError, error).help("viv sessions events @last")
 }

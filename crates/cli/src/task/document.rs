@@ -1,4 +1,4 @@
-//! A task's file, key by key. Unknown keys are errors: a misspelt expectation would never fail.
+//! The keys of a task file. Unknown keys are errors, because a misspelt expectation would never fail.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::backend::BackendName;
 use crate::failure::Failure;
 
-/// Where the gateway is inside a sandbox, and where it is bound without one.
+/// Address of the gateway in a sandbox, and the default without a sandbox.
 const GATEWAY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 18080);
 
 /// A task.
@@ -20,74 +20,74 @@ const GATEWAY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCAL
 #[serde(deny_unknown_fields)]
 pub(super) struct TaskFile {
     version: u32,
-    /// What it is called in records and reports.
+    /// Name in journals and reports.
     pub(super) name: String,
-    /// The test it is, for reports.
+    /// Id of the test in reports.
     #[serde(default)]
     pub(super) test_id: Option<String>,
-    /// NAME or NAME@VERSION; without one the commands find the gateway and no agent.
+    /// Agent: NAME or NAME@VERSION; optional for commands.
     #[serde(default)]
     pub(super) agent: Option<String>,
-    /// Which model; the `MODEL_NAME` of the env file when absent.
+    /// Model; default: `MODEL_NAME` of the env file.
     #[serde(default)]
     pub(super) model: Option<String>,
-    /// One of the configured upstreams.
+    /// Name of a configured upstream.
     #[serde(default)]
     pub(super) upstream: Option<String>,
-    /// The permission mode of the agent, for `prompts`.
+    /// Permission mode of the agent, for `prompts`.
     #[serde(default)]
     pub(super) permission_mode: Option<String>,
-    /// A file with BASE_URL, API_KEY and MODEL_NAME, relative to this one.
+    /// File with BASE_URL, API_KEY and MODEL_NAME, relative to the task file.
     #[serde(default)]
     pub(super) env_file: Option<PathBuf>,
-    /// The directory at /workspace, relative to this file; an empty one when absent.
+    /// Directory at /workspace, relative to the task file; default: an empty directory.
     #[serde(default)]
     pub(super) workspace: Option<PathBuf>,
     #[serde(default)]
     pub(super) sandbox: SandboxSection,
-    /// Where the gateway listens.
+    /// Address of the gateway.
     #[serde(default = "gateway")]
     pub(super) gateway: SocketAddr,
-    /// Variables inside, beside those by which the gateway is found.
+    /// Additional environment variables in the sandbox.
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,
-    /// The longest the whole task may take.
+    /// Time limit for the whole task.
     #[serde(default, deserialize_with = "duration")]
     pub(super) timeout: Option<Duration>,
-    /// MCP servers of the task's session, by name.
+    /// MCP servers of the session, by name.
     #[serde(default)]
     pub(super) mcp: Option<BTreeMap<String, Value>>,
-    /// Skills of the task's session.
+    /// Skills of the session.
     #[serde(default)]
     pub(super) skills: Option<Value>,
-    /// What is run, in order.
+    /// Commands to run, in order.
     #[serde(default)]
     pub(super) commands: Vec<CommandSection>,
-    /// What the agent is told, in order, in one session.
+    /// Prompts for the agent, in order, in one session.
     #[serde(default)]
     pub(super) prompts: Vec<PromptSection>,
-    /// What is read from the sandbox at the end.
+    /// Files to read from the sandbox at the end.
     #[serde(default)]
     pub(super) artifacts: Vec<ArtifactSection>,
-    /// Where the trajectory and the artifacts are copied to, relative to the current directory.
+    /// Directory for copies of the journal and the artifacts, relative to the current directory.
     #[serde(default)]
     pub(super) logs: Option<PathBuf>,
 }
 
-/// Where it runs.
+/// Sandbox of the task.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct SandboxSection {
     pub(super) backend: BackendWord,
-    /// A policy file, relative to the task's, or a preset.
+    /// Policy file, relative to the task file, or preset.
     pub(super) policy: Option<String>,
-    /// An image, for backends that have images.
+    /// Image, for container backends.
     pub(super) image: Option<String>,
-    /// A command that runs beside the others until the end.
+    /// Command that runs in the background until the end.
     pub(super) entrypoint: Vec<String>,
 }
 
-/// Which sandbox.
+/// Backend of the task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum BackendWord {
@@ -99,8 +99,8 @@ pub(super) enum BackendWord {
 }
 
 impl BackendWord {
-    /// Its name among backends with walls; none has none.
-    pub(super) fn walled(self) -> Option<BackendName> {
+    /// Returns the backend; `None` for `unconfined`.
+    pub(super) fn confined(self) -> Option<BackendName> {
         match self {
             Self::Jail => Some(BackendName::Jail),
             Self::Podman => Some(BackendName::Podman),
@@ -110,32 +110,32 @@ impl BackendWord {
     }
 }
 
-/// One command.
+/// One command of a task.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CommandSection {
     /// Program and arguments.
     pub(super) run: Vec<String>,
-    /// A file inside that takes what it prints.
+    /// File in the sandbox that receives its standard output.
     #[serde(default)]
     pub(super) stdout: Option<String>,
-    /// The longest it may take.
+    /// Time limit.
     #[serde(default, deserialize_with = "duration")]
     pub(super) timeout: Option<Duration>,
     #[serde(default)]
     pub(super) expect: CommandExpectation,
 }
 
-/// How a command should end.
+/// Expected result of a command.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct CommandExpectation {
     pub(super) exit_code: i32,
-    /// A part of what it prints.
+    /// Expected part of its output.
     pub(super) contains: Option<String>,
 }
 
-/// One thing the agent is told.
+/// One prompt of a task.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PromptSection {
@@ -144,74 +144,74 @@ pub(super) struct PromptSection {
     pub(super) expect: TextExpectation,
 }
 
-/// One file that is read at the end.
+/// One file to read at the end.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ArtifactSection {
-    /// Its path inside.
+    /// Path in the sandbox.
     pub(super) path: String,
     #[serde(default)]
     pub(super) expect: TextExpectation,
 }
 
-/// What a text should be.
+/// Expected text.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TextExpectation {
-    /// A part of it.
+    /// Expected part of the text.
     pub(super) contains: Option<String>,
-    /// All of it, but for space around it.
+    /// Expected text without surrounding white space.
     pub(super) equals: Option<String>,
 }
 
 impl TextExpectation {
-    /// What is wrong with `text`.
+    /// Returns why `text` does not meet the expectation; `None` if it does.
     pub(super) fn missed(&self, text: &str) -> Option<String> {
         let equals = self.equals.as_deref().filter(|expected| expected.trim() != text.trim());
         let contains = self.contains.as_deref().filter(|expected| !text.contains(expected));
-        equals.map(|expected| format!("it is not `{expected}`")).or_else(|| missing(contains))
+        equals.map(|expected| format!("expected `{expected}`")).or_else(|| missing(contains))
     }
 }
 
 fn missing(part: Option<&str>) -> Option<String> {
-    part.map(|part| format!("`{part}` is not in it"))
+    part.map(|part| format!("does not contain `{part}`"))
 }
 
 impl CommandExpectation {
-    /// What is wrong with what a command printed.
+    /// Returns why the output does not meet the expectation; `None` if it does.
     pub(super) fn missed(&self, printed: &str) -> Option<String> {
         missing(self.contains.as_deref().filter(|expected| !printed.contains(expected)))
     }
 }
 
-/// Reads a task's file, with `KEY=VALUE` in place of what stands there.
+/// Reads a task file and applies the `KEY=VALUE` overrides.
 pub(super) fn read(path: &Path, sets: &[String]) -> Result<TaskFile, Failure> {
     let text = std::fs::read_to_string(path)
-        .map_err(|error| wrong(format!("cannot read the task `{}`", path.display())).because(&error))?;
+        .map_err(|error| wrong(format!("cannot read the task file `{}`", path.display())).because(&error))?;
     let name = path.display().to_string();
     let mut value: Value = serde_saphyr::from_str(&text).map_err(|error| not_a_task(&name, error.to_string()))?;
     for set in sets {
         assign(&mut value, set).map_err(wrong)?;
     }
-    of(value, &name)
+    from_value(value, &name)
 }
 
-/// The task that `value` is; `name` says where it comes from.
-pub(super) fn of(value: Value, name: &str) -> Result<TaskFile, Failure> {
+/// Parses and checks a task; `name` is its source for errors.
+pub(super) fn from_value(value: Value, name: &str) -> Result<TaskFile, Failure> {
     let file: TaskFile = serde_json::from_value(value).map_err(|error| not_a_task(name, error.to_string()))?;
     check(&file).map_err(|why| not_a_task(name, why))?;
     Ok(file)
 }
 
 fn wrong(what: String) -> Failure {
-    Failure::new(ProblemCode::ConfigInvalid, what).help("see docs/tasks.md for what a task can say")
+    Failure::new(ProblemCode::ConfigInvalid, what).help("viv task --help")
 }
 
 fn not_a_task(name: &str, why: String) -> Failure {
-    wrong(format!("`{name}` is not a task")).detail(why)
+    wrong(format!("invalid task `{name}`")).detail(why)
 }
 
-/// Puts the value of `KEY=VALUE` at its place; `sandbox.backend` is a key in a section.
+/// Applies one `KEY=VALUE`; a key such as `sandbox.backend` is in a section.
 fn assign(document: &mut Value, set: &str) -> Result<(), String> {
     let (key, text) = set.split_once('=').ok_or_else(|| format!("`--set {set}` is not KEY=VALUE"))?;
     let value: Value = serde_saphyr::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()));
@@ -220,7 +220,9 @@ fn assign(document: &mut Value, set: &str) -> Result<(), String> {
         if place.is_null() {
             *place = Value::Object(serde_json::Map::new());
         }
-        let section = place.as_object_mut().ok_or_else(|| format!("`{key}` is no key of a section"))?;
+        let section = place
+            .as_object_mut()
+            .ok_or_else(|| format!("invalid key `{key}` of `--set`: its parent is not a section"))?;
         place = section.entry(part).or_insert(Value::Null);
     }
     *place = value;
@@ -229,31 +231,31 @@ fn assign(document: &mut Value, set: &str) -> Result<(), String> {
 
 fn check(file: &TaskFile) -> Result<(), String> {
     if file.version != 1 {
-        return Err(format!("version {} is not known; there is 1", file.version));
+        return Err(format!("unknown version {}: this viv supports version 1", file.version));
     }
     if file.commands.is_empty() == file.prompts.is_empty() {
         return Err("a task has either `commands` or `prompts`".to_owned());
     }
     if !file.prompts.is_empty() && file.agent.is_none() {
-        return Err("`prompts` need an `agent`".to_owned());
+        return Err("`prompts` needs an `agent`".to_owned());
     }
     if file.upstream.is_some() && file.env_file.is_some() {
         return Err("a task has either an `upstream` or an `env_file`".to_owned());
     }
     if file.permission_mode.is_some() && file.prompts.is_empty() {
-        return Err("`permission_mode` is for `prompts`: commands start agents with arguments of their own".to_owned());
+        return Err("`permission_mode` is for `prompts`: commands pass their own arguments to agents".to_owned());
     }
     if file.commands.iter().any(|command| command.run.is_empty()) {
-        return Err("a command without a word cannot be run".to_owned());
+        return Err("`run` of a command is empty".to_owned());
     }
     if let (Some(image), BackendWord::Jail | BackendWord::Unconfined) = (&file.sandbox.image, file.sandbox.backend) {
         return Err(format!("`sandbox.image: {image}` needs a backend with images: podman or docker"));
     }
     if file.sandbox.backend != BackendWord::Unconfined && file.gateway != GATEWAY {
-        return Err(format!("inside a sandbox the gateway is always at {GATEWAY}"));
+        return Err(format!("`gateway` must be {GATEWAY} in a sandbox"));
     }
     if !file.prompts.is_empty() && file.artifacts.iter().any(|artifact| !artifact.path.starts_with("/workspace/")) {
-        return Err("artifacts of `prompts` are files below `/workspace/`".to_owned());
+        return Err("artifacts of `prompts` must be below `/workspace/`".to_owned());
     }
     Ok(())
 }
@@ -281,7 +283,7 @@ mod tests {
     const SMALL: &str = "{version: 1, name: t, commands: [{run: [echo, hi]}]}";
 
     #[test]
-    fn what_is_set_takes_the_place_of_what_stands_there() {
+    fn overrides_replace_values_of_the_file() {
         let file = parse(SMALL, &["model=m-1", "sandbox.backend=unconfined", "gateway=127.0.0.1:9", "timeout=2m"]);
         let file = file.unwrap();
         assert_eq!(file.model.as_deref(), Some("m-1"));
@@ -290,30 +292,30 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_tasks_are_rejected() {
         let refused = |text: &str, sets: &[&str], part: &str| {
             let error = parse(text, sets).unwrap_err();
             assert!(error.contains(part), "{error}");
         };
         refused(SMALL, &["expext=1"], "unknown field");
         refused(SMALL, &["version=2"], "version 2");
-        refused(SMALL, &["name.first=x"], "no key of a section");
-        refused(SMALL, &["gateway=127.0.0.1:9"], "inside a sandbox");
+        refused(SMALL, &["name.first=x"], "not a section");
+        refused(SMALL, &["gateway=127.0.0.1:9"], "in a sandbox");
         refused(SMALL, &["sandbox.image=python"], "images");
         refused(SMALL, &["commands=[]"], "either");
-        refused(SMALL, &["commands=[{run: []}]"], "without a word");
-        refused(SMALL, &["commands=[]", "prompts=[{text: hi}]"], "need an `agent`");
+        refused(SMALL, &["commands=[{run: []}]"], "is empty");
+        refused(SMALL, &["commands=[]", "prompts=[{text: hi}]"], "needs an `agent`");
         refused(SMALL, &["upstream=a", "env_file=.env"], "either an `upstream`");
         refused(SMALL, &["permission_mode=plan"], "is for `prompts`");
         refused(SMALL, &["no-value"], "KEY=VALUE");
     }
 
     #[test]
-    fn expectations_say_what_they_miss() {
+    fn unmet_expectations_say_why() {
         let expect = TextExpectation { contains: Some("b".into()), equals: Some("abc".into()) };
         assert_eq!(expect.missed(" abc\n"), None);
-        assert_eq!(expect.missed("abd").unwrap(), "it is not `abc`");
+        assert_eq!(expect.missed("abd").unwrap(), "expected `abc`");
         let expect = TextExpectation { contains: Some("z".into()), equals: None };
-        assert_eq!(expect.missed("abc").unwrap(), "`z` is not in it");
+        assert_eq!(expect.missed("abc").unwrap(), "does not contain `z`");
     }
 }

@@ -1,4 +1,4 @@
-//! A task of prompts: an agent is told one thing after another, then what it wrote is read.
+//! A task of prompts: sends them to an agent in order, then reads the artifacts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use session::{
 use tokio::time::Instant;
 
 use super::document::TaskFile;
-use super::report::Report;
-use super::{Outcome, Scene, judgement};
+use super::report::TaskReport;
+use super::{TaskOutcome, TaskSetup, failure_cause};
 use crate::failure::Failure;
-use crate::signals::Stop;
+use crate::signals::StopSignal;
 
-/// Says every prompt and reads every artifact. Sandbox and gateway are gone when this returns.
+/// Sends all prompts and reads all artifacts. The session has ended when this returns.
 pub(super) async fn carry_out(
     id: SessionId,
     file: &TaskFile,
-    scene: &Scene,
+    setup: &TaskSetup,
     sessions: &Sessions,
-    report: &mut Report,
-    stop: impl Future<Output = Stop>,
-) -> Result<Outcome, Failure> {
-    let client = AgentClient::from_sessions(sessions.clone(), scene.request.agent.clone(), scene.options.clone());
-    let terms = terms(&client, id, file, scene);
-    let longest = scene.policy.limits().timeout;
+    report: &mut TaskReport,
+    stop: impl Future<Output = StopSignal>,
+) -> Result<TaskOutcome, Failure> {
+    let client = AgentClient::over(sessions.clone(), setup.request.agent.clone(), setup.options.clone());
+    let terms = terms(&client, id, file, setup);
+    let longest = setup.policy.limits().timeout;
     let limit = file.timeout.unwrap_or(longest).min(longest);
-    // One for all prompts, and for the start of the agent.
-    let time = Time { limit, deadline: Instant::now() + limit };
+    // One deadline for the start of the agent and all prompts.
+    let time = TaskDeadline { limit, deadline: Instant::now() + limit };
     let conversation = terms.open().await.map_err(not_reached)?;
     report.begin(conversation.id());
     let (outcome, stop) = tokio::select! {
@@ -41,87 +41,92 @@ pub(super) async fn carry_out(
     let id = conversation.id().clone();
     conversation.end().await.map_err(not_reached)?;
     if let Some(stop) = stop {
-        return Ok(Outcome::Stopped(stop));
+        return Ok(TaskOutcome::Stopped(stop));
     }
     if !outcome? {
-        return Ok(Outcome::Stopped(Stop::Interrupt));
+        return Ok(TaskOutcome::Stopped(StopSignal::Interrupt));
     }
     let changes = sessions.changes_directory(&id);
     for artifact in &file.artifacts {
         let path = Path::new(&artifact.path).strip_prefix("/workspace").unwrap_or(Path::new(&artifact.path));
         let content = SavedChanges::open(&changes).and_then(|saved| saved.read(path)).map_err(|error| {
-            Failure::new(ProblemCode::ArtifactReadError, format!("artifact `{}` cannot be read", artifact.path))
+            Failure::new(ProblemCode::ArtifactReadError, format!("cannot read the artifact `{}`", artifact.path))
                 .because(&error)
                 .help(format!("viv sessions diff {id}"))
         })?;
         report.artifact(&artifact.path, &content);
         if let Some(why) = artifact.expect.missed(&String::from_utf8_lossy(&content)) {
-            return Err(judgement::unmet(format!("artifact `{}`: {why}", artifact.path)));
+            return Err(failure_cause::unmet(format!("artifact `{}`: {why}", artifact.path)));
         }
     }
-    Ok(Outcome::Done)
+    Ok(TaskOutcome::Done)
 }
 
-/// On which terms the agent works.
-fn terms(client: &AgentClient, id: SessionId, file: &TaskFile, scene: &Scene) -> ConversationBuilder {
-    // A task names what may be done in its policy; nobody is there to ask.
+/// Returns the settings of the conversation.
+fn terms(client: &AgentClient, id: SessionId, file: &TaskFile, setup: &TaskSetup) -> ConversationBuilder {
+    // The policy decides; there is nobody to ask.
     let mut terms =
         client.conversation().session_id(id).permissions(PermissionResponder::Allow).task(file.name.clone());
-    if let Some(version) = &scene.request.agent_version {
+    if let Some(version) = &setup.request.agent_version {
         terms = terms.agent_version(version);
     }
-    if let Some(model) = &scene.request.model {
+    if let Some(model) = &setup.request.model {
         terms = terms.model(model);
     }
-    if let Some(upstream) = &scene.request.upstream {
+    if let Some(upstream) = &setup.request.upstream {
         terms = terms.upstream(upstream);
     }
-    if let Some(mode) = &scene.request.permission_mode {
+    if let Some(mode) = &setup.request.permission_mode {
         terms = terms.permission_mode(mode);
     }
-    if let Some(directory) = &scene.request.directory {
+    if let Some(directory) = &setup.request.directory {
         terms = terms.workspace(directory);
     }
-    if let Some(servers) = &scene.request.mcp {
+    if let Some(servers) = &setup.request.mcp {
         terms = terms.mcp(servers.clone());
     }
-    if let Some(skills) = &scene.request.skills {
+    if let Some(skills) = &setup.request.skills {
         terms = terms.skills(skills.clone());
     }
     terms
 }
 
-/// Says every prompt; false when somebody stopped it from another terminal.
-async fn talk(file: &TaskFile, conversation: &Conversation, time: Time, report: &mut Report) -> Result<bool, Failure> {
+/// Sends all prompts; returns false if somebody stopped the session.
+async fn talk(
+    file: &TaskFile,
+    conversation: &Conversation,
+    time: TaskDeadline,
+    report: &mut TaskReport,
+) -> Result<bool, Failure> {
     for prompt in &file.prompts {
-        report.says(&prompt.text);
-        let response: AgentResponse = match conversation.ask_within(prompt.text.as_str(), time.left()).await {
+        report.prompted(&prompt.text);
+        let response: AgentResponse = match conversation.ask_within(prompt.text.as_str(), time.remaining()).await {
             Err(GoalError::Failed { failure: TurnFailure::Interrupted, .. }) => return Ok(false),
-            Err(GoalError::Failed { failure: TurnFailure::TimedOut(_), .. }) => return Err(time.is_over()),
+            Err(GoalError::Failed { failure: TurnFailure::TimedOut(_), .. }) => return Err(time.exceeded()),
             answered => answered.map_err(not_reached)?,
         };
         report.answered(&response);
         if let Some(why) = prompt.expect.missed(&response.text) {
-            return Err(judgement::unmet(format!("the answer to `{}`: {why}", prompt.text)));
+            return Err(failure_cause::unmet(format!("the answer to `{}`: {why}", prompt.text)));
         }
     }
     Ok(true)
 }
 
-/// The time that all prompts have together.
+/// Deadline of all prompts together.
 #[derive(Clone, Copy)]
-struct Time {
+struct TaskDeadline {
     limit: Duration,
     deadline: Instant,
 }
 
-impl Time {
-    fn left(self) -> Duration {
+impl TaskDeadline {
+    fn remaining(self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    fn is_over(self) -> Failure {
-        let what = format!("the task was not done in {:?}", self.limit);
+    fn exceeded(self) -> Failure {
+        let what = format!("the task exceeded its time limit of {:?}", self.limit);
         Failure::new(ProblemCode::Timeout, what).help("viv sessions events @last")
     }
 }
@@ -136,7 +141,7 @@ fn not_reached(error: GoalError) -> Failure {
                 TurnFailure::TimedOut(_) | TurnFailure::Silent => ProblemCode::Timeout,
                 _ => ProblemCode::RuntimeError,
             };
-            Failure::of(code, &failure).help("viv sessions events @last")
+            Failure::from_error(code, &failure).help("viv sessions events @last")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a task did, for people as it happens and for programs at the end.
+//! The report of a task: lines for a person while it runs, a JSON document at the end.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use session::AgentResponse;
 use store::DataDir;
 
-use super::Outcome;
+use super::TaskOutcome;
 use super::document::TaskFile;
+use crate::escape_filter::EscapeFilter;
 use crate::failure::Failure;
-use crate::outlet::Outlet;
 
-/// What a task did.
-pub(super) struct Report {
+/// Report of a task.
+pub(super) struct TaskReport {
     json: bool,
     task: String,
     test_id: Option<String>,
@@ -26,7 +26,7 @@ pub(super) struct Report {
     trajectory: Option<String>,
 }
 
-impl Report {
+impl TaskReport {
     pub(super) fn new(file: &TaskFile, json: bool) -> Self {
         Self {
             json,
@@ -42,17 +42,17 @@ impl Report {
 
     pub(super) fn begin(&mut self, session: &SessionId) {
         self.session = Some(session.clone());
-        self.say(&format!("\x1b[1mtask\x1b[0m {} · session {session}", self.task));
+        self.line(&format!("\x1b[1mtask\x1b[0m {} · session {session}", self.task));
     }
 
-    pub(super) fn starts(&self, command: &[String]) {
-        self.say(&format!("\x1b[34m▶\x1b[0m {}", command.join(" ")));
+    pub(super) fn started(&self, command: &[String]) {
+        self.line(&format!("\x1b[34m▶\x1b[0m {}", command.join(" ")));
     }
 
     pub(super) fn finished(&mut self, command: &[String], result: &ExecResult) {
         let stdout = String::from_utf8_lossy(&result.stdout);
         for line in stdout.lines() {
-            self.say(&format!("  {}", clean(line)));
+            self.line(&format!("  {}", clean(line)));
         }
         self.commands.push(json!({
             "command": command,
@@ -65,35 +65,35 @@ impl Report {
         }));
     }
 
-    pub(super) fn says(&self, prompt: &str) {
-        self.say(&format!("\x1b[34m▶\x1b[0m {prompt}"));
+    pub(super) fn prompted(&self, prompt: &str) {
+        self.line(&format!("\x1b[34m▶\x1b[0m {prompt}"));
     }
 
     pub(super) fn answered(&mut self, response: &AgentResponse) {
         for line in response.text.lines() {
-            self.say(&format!("  {}", clean(line)));
+            self.line(&format!("  {}", clean(line)));
         }
         let AgentResponse { text, usage, cost_picos, .. } = response;
         self.answers.push(json!({"text": text, "usage": usage, "cost_picos": cost_picos}));
     }
 
     pub(super) fn artifact(&mut self, path: &str, content: &[u8]) {
-        self.say(&format!("\x1b[32m✓\x1b[0m artifact {path} · {} bytes", content.len()));
+        self.line(&format!("\x1b[32m✓\x1b[0m artifact {path} · {} bytes", content.len()));
         self.artifacts.push((path.to_owned(), content.to_vec()));
     }
 
-    /// Copies trajectory and artifacts to where the task wants them; what failed before stays what failed.
-    pub(super) fn keep(
+    /// Copies the journal and the artifacts to `logs`. An earlier failure takes precedence over a failed copy.
+    pub(super) fn save(
         &mut self,
         file: &TaskFile,
         directory: &DataDir,
-        outcome: Result<Outcome, Failure>,
-    ) -> Result<Outcome, Failure> {
+        outcome: Result<TaskOutcome, Failure>,
+    ) -> Result<TaskOutcome, Failure> {
         let (Some(logs), Some(session)) = (&file.logs, self.session.clone()) else { return outcome };
-        let kept = self.copy(logs, &session, directory).map_err(|error| {
+        let saved = self.copy(logs, &session, directory).map_err(|error| {
             Failure::new(ProblemCode::RuntimeError, format!("cannot write to `{}`", logs.display())).because(&error)
         });
-        outcome.and_then(|outcome| kept.map(|()| outcome))
+        outcome.and_then(|outcome| saved.map(|()| outcome))
     }
 
     fn copy(&mut self, logs: &Path, session: &SessionId, directory: &DataDir) -> std::io::Result<()> {
@@ -105,25 +105,25 @@ impl Report {
         for (path, content) in &self.artifacts {
             let target = logs.join("artifacts").join(session.as_str());
             std::fs::create_dir_all(&target)?;
-            // The whole path as one name: two artifacts are never one file, and none leaves the folder.
+            // The whole path becomes the file name, so names are unique and stay in this folder.
             std::fs::write(target.join(path.trim_start_matches('/').replace('/', "_")), content)?;
         }
         Ok(())
     }
 
-    /// The end: one document for programs, one line for people.
-    pub(super) fn tell(&self, outcome: &Result<Outcome, Failure>) -> Result<(), Failure> {
+    /// Prints the end of the report: a JSON document, or a line for a person.
+    pub(super) fn print(&self, outcome: &Result<TaskOutcome, Failure>) -> Result<(), Failure> {
         if self.json {
             let text = self.document(outcome).to_string();
-            return writeln!(std::io::stdout().lock(), "{text}").map_err(|error| Failure::output(&error));
+            return writeln!(std::io::stdout().lock(), "{text}").map_err(|error| Failure::output_failed(&error));
         }
         if let Some(trajectory) = &self.trajectory {
-            self.say(&format!("trajectory {trajectory}"));
+            self.line(&format!("trajectory {trajectory}"));
         }
         match outcome {
-            Ok(Outcome::Done) => self.say(&format!("\x1b[32m✔\x1b[0m {} passed", self.name())),
-            Ok(Outcome::Stopped(_)) => self.say(&format!("{} was stopped", self.name())),
-            Err(failure) => self.say(&format!("\x1b[31m✘\x1b[0m {} failed: {}", self.name(), failure.code().as_str())),
+            Ok(TaskOutcome::Done) => self.line(&format!("\x1b[32m✔\x1b[0m {} passed", self.name())),
+            Ok(TaskOutcome::Stopped(_)) => self.line(&format!("{} was stopped", self.name())),
+            Err(failure) => self.line(&format!("\x1b[31m✘\x1b[0m {} failed: {}", self.name(), failure.code().as_str())),
         }
         Ok(())
     }
@@ -132,10 +132,10 @@ impl Report {
         self.test_id.as_deref().unwrap_or(&self.task)
     }
 
-    pub(super) fn document(&self, outcome: &Result<Outcome, Failure>) -> Value {
+    pub(super) fn document(&self, outcome: &Result<TaskOutcome, Failure>) -> Value {
         let (word, failure) = match outcome {
-            Ok(Outcome::Done) => ("passed", None),
-            Ok(Outcome::Stopped(_)) => ("stopped", None),
+            Ok(TaskOutcome::Done) => ("passed", None),
+            Ok(TaskOutcome::Stopped(_)) => ("stopped", None),
             Err(failure) => ("failed", Some(json!({"class": failure.code().as_str(), "message": failure.to_string()}))),
         };
         let artifacts = self.artifacts.iter().map(
@@ -154,7 +154,7 @@ impl Report {
         })
     }
 
-    fn say(&self, line: &str) {
+    fn line(&self, line: &str) {
         if !self.json {
             anstream::eprintln!("{line}");
         }
@@ -162,5 +162,5 @@ impl Report {
 }
 
 fn clean(line: &str) -> String {
-    String::from_utf8_lossy(&Outlet::default().pass(line.as_bytes())).into_owned()
+    String::from_utf8_lossy(&EscapeFilter::default().pass(line.as_bytes())).into_owned()
 }

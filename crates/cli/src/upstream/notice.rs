@@ -1,36 +1,36 @@
-//! What a person is told of the model behind the gateway: which it is, and how to reach a real one where it is none.
+//! The notice at the start of a run: the model in use, and how to use a real one instead of the script.
 
-use crate::config::{self, Config, Credential, Form, Kind, Provider};
+use crate::config::{self, Config, CredentialForm, CredentialProvider, FoundCredential, UpstreamKind};
 
-/// Says that nobody thinks.
+/// Description of the scripted model.
 const SCRIPT: &str = "built-in script, no real model";
 
-/// What a person is told of the model.
-pub(crate) struct Notice {
-    /// In a few words, on the line of the session.
+/// Notice about the model.
+pub(crate) struct ModelNotice {
+    /// Short description on the session's line.
     pub(crate) model: String,
-    /// What stands below it, a line each.
+    /// Lines below it.
     pub(crate) hints: Vec<String>,
 }
 
-impl Notice {
-    /// For a session of `agent` here, which named an upstream or did not.
-    pub(crate) fn here(config: &Config, named: Option<&str>, agent: &str) -> Self {
+impl ModelNotice {
+    /// Returns the notice for a session in this process; `named` is its `--upstream`.
+    pub(crate) fn local(config: &Config, named: Option<&str>, agent: &str) -> Self {
         let configured = named.or(config.file.model.upstream.as_deref().filter(|_| config.env_upstream.is_none()));
         let mut hints = Vec::new();
         if let Some(missing) = config::missing_variable().filter(|_| named.is_none() && config.env_upstream.is_none()) {
-            hints.push(format!("the environment names no model's server: {missing} is not set"));
+            hints.push(format!("the environment describes no model server: {missing} is not set"));
         }
         let model = match (configured, &config.env_upstream) {
-            (Some(name), _) if kind(config, name) != Some(Kind::Scripted) => format!("upstream {name}"),
+            (Some(name), _) if kind(config, name) != Some(UpstreamKind::Scripted) => format!("upstream {name}"),
             (None, Some(found)) => {
                 let word = |text: &Option<String>| text.clone().unwrap_or_default();
                 format!("{} at {} ({})", word(&found.section.model), word(&found.section.base_url), found.name)
             }
             _ => {
-                // The mock is at home with the script.
+                // The mock agent is made for the script.
                 if agent != "mock" {
-                    hints.extend(to_a_real_one(config, agent, &config::credentials()));
+                    hints.extend(real_model_hints(config, agent, &config::credentials()));
                 }
                 SCRIPT.to_owned()
             }
@@ -38,31 +38,31 @@ impl Notice {
         Self { model, hints }
     }
 
-    /// For a session in the server.
-    pub(crate) fn there(named: Option<&str>) -> Self {
+    /// Returns the notice for a session in the server.
+    pub(crate) fn remote(named: Option<&str>) -> Self {
         let model = named.map_or_else(|| "the server's own".to_owned(), |name| format!("upstream {name}"));
         Self { model, hints: Vec::new() }
     }
 }
 
-fn kind(config: &Config, name: &str) -> Option<Kind> {
+fn kind(config: &Config, name: &str) -> Option<UpstreamKind> {
     config.file.upstreams.get(name).map(|section| section.kind)
 }
 
-/// The way from the script to a model.
-fn to_a_real_one(config: &Config, agent: &str, found: &[Credential]) -> Vec<String> {
-    let mut hints = vec!["a real model is one step away: `viv credentials`, and docs/gateway.md".to_owned()];
-    let mut keys = found.iter().filter(|found| found.form == Form::Key && word(&found.provider).is_some());
-    // The agent's own vendor, where there is a choice.
+/// Returns the steps to a real model.
+fn real_model_hints(config: &Config, agent: &str, found: &[FoundCredential]) -> Vec<String> {
+    let mut hints = vec!["to use a real model, see `viv credentials` and docs/gateway.md".to_owned()];
+    let mut keys = found.iter().filter(|found| found.form == CredentialForm::Key && word(&found.provider).is_some());
+    // Prefer the agent's own vendor.
     let own = keys.clone().find(|found| word(&found.provider) == vendor_of(agent));
     let Some(key) = own.or_else(|| keys.next()) else { return hints };
     let (Some(word), file) = (word(&key.provider), config.data_dir.join("viv.toml")) else { return hints };
     if config.file.upstreams.contains_key(word) {
-        hints.push(format!("the configured one: viv run --upstream={word} {agent} PROMPT"));
+        hints.push(format!("to use the configured upstream: viv run --upstream={word} {agent} PROMPT"));
     } else if config.file.model.script.is_none() && config.file.model.upstream.is_none() {
         let file = file.display();
         hints.push(format!(
-            "a key for {word} was found ({}); the gateway uses it, and no sandbox sees it, after:",
+            "found a key for {word} ({}); to let the gateway use it, outside the sandbox, run:",
             key.source
         ));
         hints.push(format!(
@@ -72,13 +72,13 @@ fn to_a_real_one(config: &Config, agent: &str, found: &[Credential]) -> Vec<Stri
     hints
 }
 
-/// What the gateway calls the API of a vendor whose keys it can use.
-fn word(provider: &Provider) -> Option<&'static str> {
+/// Returns the upstream kind of a provider; `None` if the gateway cannot use its keys.
+fn word(provider: &CredentialProvider) -> Option<&'static str> {
     match provider {
-        Provider::Anthropic => Some("anthropic"),
-        Provider::Openai => Some("openai"),
-        Provider::Gemini => Some("gemini"),
-        Provider::Github | Provider::Other(_) => None,
+        CredentialProvider::Anthropic => Some("anthropic"),
+        CredentialProvider::Openai => Some("openai"),
+        CredentialProvider::Gemini => Some("gemini"),
+        CredentialProvider::Github | CredentialProvider::Other(_) => None,
     }
 }
 
@@ -104,18 +104,18 @@ mod tests {
         Config { data_dir, organisation_policy, file, env_upstream: None, backend: None, runtime_dir: None }
     }
 
-    fn key(provider: Provider) -> Credential {
+    fn key(provider: CredentialProvider) -> FoundCredential {
         let (source, secret) = ("environment".to_owned(), Secret::new("sk-never-shown"));
-        Credential { provider, form: Form::Key, source, secret }
+        FoundCredential { provider, form: CredentialForm::Key, source, secret }
     }
 
     #[test]
-    fn a_key_that_was_found_comes_with_the_line_that_uses_it() {
-        let found = [key(Provider::Openai), key(Provider::Anthropic)];
-        let hints = to_a_real_one(&config(""), "claude", &found).join("\n");
-        assert!(hints.contains("a key for anthropic was found (environment)"), "{hints}");
+    fn a_found_key_comes_with_the_command_that_configures_it() {
+        let found = [key(CredentialProvider::Openai), key(CredentialProvider::Anthropic)];
+        let hints = real_model_hints(&config(""), "claude", &found).join("\n");
+        assert!(hints.contains("found a key for anthropic (environment)"), "{hints}");
         assert!(!hints.contains("sk-never-shown"), "{hints}");
-        // What is pasted is a configuration.
+        // The pasted text is a valid configuration.
         let line = hints.lines().last().unwrap();
         let text = line.split('\'').nth(1).unwrap().replace("\\n", "\n");
         let pasted = config(&text);
@@ -125,10 +125,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_configured_already_is_named() {
+    fn a_configured_upstream_is_named() {
         let config = config("[upstreams.openai]\nkind = \"openai\"\nkey_found = true\n");
-        let hints = to_a_real_one(&config, "claude", &[key(Provider::Openai)]);
-        assert_eq!(hints[1], "the configured one: viv run --upstream=openai claude PROMPT");
-        assert_eq!(to_a_real_one(&config, "claude", &[]).len(), 1);
+        let hints = real_model_hints(&config, "claude", &[key(CredentialProvider::Openai)]);
+        assert_eq!(hints[1], "to use the configured upstream: viv run --upstream=openai claude PROMPT");
+        assert_eq!(real_model_hints(&config, "claude", &[]).len(), 1);
     }
 }

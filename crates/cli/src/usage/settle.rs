@@ -1,4 +1,4 @@
-//! `viv usage settle`: a call nobody knows the end of is closed on a person's word, which stays on record.
+//! `viv usage settle`: settle a call with an unknown outcome by hand. Who settled it and why is recorded.
 
 use std::process::ExitCode;
 
@@ -11,33 +11,33 @@ use store::{Ledger, Resolution, ResolvedCall, SqliteLedger};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::money::{parse_usd, usd};
-use crate::table::{Table, print, print_json};
+use crate::table::{TextTable, print, print_json};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SettleCommand {
-    /// Close a call of `--unknown` by hand, with what it cost or as free
+    /// Settle a call of `--unknown` by hand, with its cost or as free
     Settle(SettleArguments),
-    /// Calls that were closed by hand: by whom, when and why
+    /// List calls that were settled by hand: by whom, when and why
     Settled,
 }
 
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("cost").required(true))]
 pub(crate) struct SettleArguments {
-    /// The call, as `viv usage --unknown` lists it
+    /// Call, as listed by `viv usage --unknown`
     call: String,
-    /// What it cost, in dollars
+    /// Cost in dollars
     #[arg(long, value_name = "USD", value_parser = parse_usd, group = "cost")]
     usd: Option<u64>,
-    /// It cost nothing
+    /// Settle the call as free
     #[arg(long, group = "cost")]
     free: bool,
-    /// Where that was found out: an invoice, the vendor's console
+    /// Source of the cost, such as an invoice or the vendor's console
     #[arg(long, value_name = "WORDS")]
     reason: String,
 }
 
-/// Carries out `viv usage settle` and `viv usage settled`.
+/// Runs `viv usage settle` and `viv usage settled`.
 pub(super) fn carry_out(
     command: &SettleCommand,
     ledger: &SqliteLedger,
@@ -53,8 +53,8 @@ pub(super) fn carry_out(
 
 fn settle(arguments: &SettleArguments, ledger: &SqliteLedger, config: &Config) -> Result<(), Failure> {
     let call = CallId::new(arguments.call.clone())
-        .map_err(|error| Failure::of(ProblemCode::InvalidRequest, &error).help("viv usage --unknown"))?;
-    // The name in the configuration is the person's own; else it is at least known which account of the system it was.
+        .map_err(|error| Failure::from_error(ProblemCode::InvalidRequest, &error).help("viv usage --unknown"))?;
+    // The configured user, or else the system's user id.
     let by = config.file.user.clone().unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
     let resolution = Resolution { picos: arguments.usd, by, reason: arguments.reason.clone() };
     ledger.resolve(call, resolution).wait().map_err(|error| Failure::from(error).help("viv usage --unknown"))
@@ -85,5 +85,5 @@ fn list(calls: &[ResolvedCall], json: bool) -> Result<(), Failure> {
         ]
     };
     let head = ["CALL", "SESSION", "ACCOUNT", "HELD USD", "USD", "TIME", "BY", "REASON"];
-    print(&Table { head, rows: calls.iter().map(row).collect() }.text())
+    print(&TextTable { head, rows: calls.iter().map(row).collect() }.text())
 }

@@ -1,4 +1,4 @@
-//! `viv sessions attach` on a terminal: a person sees a session live, and answers what its agent asks.
+//! Tests of `viv sessions attach` on a terminal.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -15,7 +15,7 @@ fn say(client: &Client, text: &str) {
     assert_eq!(sent.status, 204, "{sent:?}");
 }
 
-/// What stands on record of type `kind`.
+/// Returns the recorded events of type `kind`.
 fn recorded(client: &Client, kind: &str) -> Vec<serde_json::Value> {
     let page = client.get("/v1/sessions/s1/events").json();
     let events = page["events"].as_array().unwrap();
@@ -23,13 +23,13 @@ fn recorded(client: &Client, kind: &str) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn a_person_watches_and_answers_what_is_asked() {
+fn a_person_watches_and_answers_requests() {
     let place = Place::new();
     let server = Server::start(&place);
     let client = server.client();
     assert_eq!(client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).status, 200);
 
-    // What was asked before the person came is asked first.
+    // Requests that were pending before are asked first.
     say(&client, "/run echo allowed");
     eventually("the permission is asked for", || !recorded(&client, "permission.requested").is_empty());
     let mut terminal = Terminal::start(place.viv(&["sessions", "attach", "s1"]));
@@ -38,7 +38,7 @@ fn a_person_watches_and_answers_what_is_asked() {
     eventually("the permission is resolved", || !recorded(&client, "permission.resolved").is_empty());
     assert_eq!(recorded(&client, "permission.resolved")[0]["status"], "accept");
 
-    // What is asked while the person looks, too.
+    // New requests are asked as well.
     say(&client, "/question Which colour?");
     terminal.until("answer: ");
     assert!(terminal.shown.contains("Which colour?"), "{}", terminal.shown);
@@ -47,14 +47,14 @@ fn a_person_watches_and_answers_what_is_asked() {
     let answered = &recorded(&client, "question.resolved")[0];
     assert_eq!((&answered["status"], &answered["answers"]), (&json!("answered"), &json!([["Deep Blue"]])));
 
-    // No is the answer to everything that is not yes.
+    // Every answer except yes is a rejection.
     say(&client, "/run echo refused");
     eventually("the second permission is asked for", || recorded(&client, "permission.requested").len() == 2);
     terminal.type_line("what?");
     eventually("the second permission is resolved", || recorded(&client, "permission.resolved").len() == 2);
     assert_eq!(recorded(&client, "permission.resolved")[1]["status"], "reject");
 
-    // What happens is shown as it happens, and the end of the session is the end.
+    // Events are shown live, and the command ends with the session.
     say(&client, "/echo seen by a person");
     terminal.until("seen by a person");
     assert_eq!(client.post("/v1/sessions/s1/terminate", "").status, 204);
@@ -64,7 +64,7 @@ fn a_person_watches_and_answers_what_is_asked() {
 }
 
 #[test]
-fn leaving_ends_nothing_but_the_looking() {
+fn detaching_leaves_the_session_running() {
     let place = Place::new();
     let server = Server::start(&place);
     let client = server.client();
@@ -85,7 +85,7 @@ fn leaving_ends_nothing_but_the_looking() {
 }
 
 #[test]
-fn who_only_looks_answers_nothing() {
+fn without_input_no_request_is_answered() {
     let place = Place::new();
     let server = Server::start(&place);
     let client = server.client();
@@ -93,7 +93,7 @@ fn who_only_looks_answers_nothing() {
     let mut looking = place.viv(&["sessions", "attach", "s1"]);
     let mut looking = looking.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut asked = BufReader::new(looking.stderr.take().unwrap()).lines().map(Result::unwrap);
-    // The line ends when there was nothing to read.
+    // The prompt line is ended at the end of input.
     let mut until = |words: &str| assert!(asked.any(|line| line.contains(words)), "it never asked `{words}`");
 
     say(&client, "/question Which colour?");

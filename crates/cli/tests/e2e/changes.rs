@@ -1,4 +1,4 @@
-//! What a session changed, and what becomes of it: by `viv run --on-finish`, and over HTTP.
+//! Changes of a session: `viv run --on-finish`, and the HTTP API.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ fn run(place: &Place, wish: &str, prompt: &str) -> crate::place::Ran {
 }
 
 #[test]
-fn changes_are_kept_unless_something_else_was_wished() {
+fn changes_are_kept_by_default() {
     let place = Place::new();
     let ran = run(&place, "--on-finish=keep", "/file note.md");
     assert_eq!(ran.code, 0, "{}", ran.people);
@@ -40,7 +40,7 @@ fn changes_are_kept_unless_something_else_was_wished() {
 }
 
 #[test]
-fn what_a_session_changed_can_be_looked_at_where_its_bundle_is_taken_in() {
+fn changes_of_an_imported_session_can_be_viewed() {
     let (place, other) = (Place::new(), Place::new());
     assert_eq!(run(&place, "--on-finish=keep", "/file note.md").code, 0);
     assert_eq!(place.run(&["sessions", "export", "@last", "--output", "s.tar"]).code, 0);
@@ -53,14 +53,14 @@ fn what_a_session_changed_can_be_looked_at_where_its_bundle_is_taken_in() {
         assert!(there.out.contains("note.md"), "{}", there.out);
     }
     let refused = other.run(&["sessions", "apply", "copy"]);
-    assert!(refused.code == 2 && refused.people.contains("came from a bundle"), "{}", refused.people);
+    assert!(refused.code == 2 && refused.people.contains("was imported"), "{}", refused.people);
     check_files(&other, &[KEPT]);
     assert_eq!(other.run(&["sessions", "discard", "copy"]).code, 0);
     assert!(!other.run(&["sessions", "diff", "copy"]).out.contains("note.md"));
 }
 
 #[test]
-fn what_a_failed_turn_left_is_not_applied() {
+fn changes_of_a_failed_turn_are_not_applied() {
     let place = Place::new();
     let ran = run(&place, "--on-finish=apply", "/crash");
     assert_ne!(ran.code, 0, "{}", ran.people);
@@ -68,7 +68,7 @@ fn what_a_failed_turn_left_is_not_applied() {
 }
 
 #[test]
-fn what_the_policy_keeps_is_not_applied_either() {
+fn changes_that_the_policy_denies_are_not_applied() {
     let place = Place::new();
     let ran = run(&place, "--on-finish=apply", "/file .envrc");
     assert!(
@@ -80,7 +80,7 @@ fn what_the_policy_keeps_is_not_applied_either() {
 }
 
 #[test]
-fn a_person_is_asked_on_a_terminal_and_nowhere_else() {
+fn on_finish_ask_needs_a_terminal() {
     let place = Place::new();
     let ran = run(&place, "--on-finish=ask", "/file note.md");
     assert_eq!(ran.code, 2, "{}", ran.people);
@@ -99,7 +99,7 @@ fn a_person_is_asked_on_a_terminal_and_nowhere_else() {
     }
 }
 
-/// A session over HTTP that has written a note and ended.
+/// Runs a session over HTTP that writes a note, and ends it.
 fn written(place: &Place, client: &Client, id: &str) {
     let body = json!({"agent": "mock", "directory": place.workspace(), "permissionMode": "bypass"});
     let made = client.post(&format!("/v1/sessions/{id}"), &body.to_string());
@@ -129,7 +129,7 @@ fn changes_are_seen_applied_and_discarded_over_http() {
     let unknown = client.post("/v1/sessions/one/apply", r#"{"paths":["other.md"]}"#);
     assert_eq!((unknown.status, &unknown.json()["code"]), (409, &json!("apply_conflict")), "{unknown:?}");
 
-    // Somebody else made the file meanwhile.
+    // The file was created on the host meanwhile.
     std::fs::write(place.workspace().join("note.md"), "mine\n").unwrap();
     let conflict = client.post("/v1/sessions/one/apply", "{}");
     assert!(conflict.content_type.starts_with("application/problem+json"), "{conflict:?}");

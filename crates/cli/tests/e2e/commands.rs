@@ -1,4 +1,4 @@
-//! What is typed about sessions that somebody else runs: messages, answers, logs, files, tokens.
+//! Commands on sessions of other processes: messages, answers, logs, files, tokens.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -20,7 +20,7 @@ fn session(place: &Place, id: &str) {
 }
 
 #[test]
-fn what_happens_in_an_open_session_is_shown_while_it_happens() {
+fn events_of_an_open_session_are_shown_live() {
     let place = Place::new();
     let _server = Server::start(&place);
     session(&place, "s1");
@@ -28,7 +28,7 @@ fn what_happens_in_an_open_session_is_shown_while_it_happens() {
     let mut stream = stream.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(stream.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "event: session.started"), "the stream was not shown while it ran");
-    // A turn that waits: the list learns how many events there are only when it ends.
+    // The turn is still open, and the index updates the event count only at its end.
     good(place.run(&["sessions", "send", "s1", "/run echo hello"]));
     assert!(lines.any(|line| line == "event: permission.requested"));
     let listed: Value = serde_json::from_str(&good(place.run(&["--json", "sessions", "ls"]))).unwrap();
@@ -41,7 +41,7 @@ fn what_happens_in_an_open_session_is_shown_while_it_happens() {
 }
 
 #[test]
-fn what_an_agent_asks_is_answered_from_another_terminal() {
+fn requests_are_answered_from_another_terminal() {
     let place = Place::new();
     let _server = Server::start(&place);
     session(&place, "s1");
@@ -67,7 +67,7 @@ fn what_an_agent_asks_is_answered_from_another_terminal() {
 }
 
 #[test]
-fn a_session_is_forked_exported_removed_and_taken_in_again() {
+fn a_session_is_forked_exported_removed_and_imported_again() {
     let place = Place::new();
     let server = Server::start(&place);
     session(&place, "s1");
@@ -77,7 +77,7 @@ fn a_session_is_forked_exported_removed_and_taken_in_again() {
     good(place.run(&["sessions", "rm", "s1", forked.trim()]));
     assert_eq!(place.run(&["sessions", "show", "s1"]).code, 3);
     server.stop();
-    // Without a server the same is done here; an id that was used is never used again.
+    // The same works without a server; a used id is never reused.
     let refused = place.run(&["sessions", "import", "s1.tar"]);
     assert!(refused.code == 2 && refused.people.contains("session_already_exists"), "{refused:?}");
     good(place.run(&["sessions", "import", "s1.tar", "--as", "s1-again"]));
@@ -91,7 +91,7 @@ fn a_session_is_forked_exported_removed_and_taken_in_again() {
 }
 
 #[test]
-fn a_token_of_the_api_and_a_key_of_the_gateway_open_one_door_each() {
+fn tokens_are_invalid_at_the_gateway_and_keys_at_the_api() {
     let place = Place::new();
     let made = |arguments: &[&str], field: &str| {
         let told: Value = serde_json::from_str(&good(place.run(arguments))).unwrap();

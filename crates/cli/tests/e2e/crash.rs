@@ -18,17 +18,17 @@ use crate::journal;
 use crate::place::Place;
 use crate::server::Server;
 
-/// So often the server is killed; `VIV_TEST_ROUNDS` says another number.
+/// Number of kills; `VIV_TEST_ROUNDS` overrides it.
 const ROUNDS: u64 = 40;
-/// A server is killed when its clients have been told so many things, at most, however fast the machine is.
+/// Maximum number of events that clients receive before a kill, independent of the machine's speed.
 const MOMENTS: u64 = 400;
-/// And have been told of so many answers that they are taken, at most.
+/// Maximum number of accepted answers before a kill.
 const ANSWERS: u64 = 4;
-/// And so many microseconds later, at most.
+/// Maximum additional delay in microseconds.
 const DELAY_MICROS: u64 = 5_000;
 
 #[test]
-fn kill_9_again_and_again_loses_nothing_that_a_client_was_told() {
+fn kill_9_loses_nothing_that_a_client_received() {
     let rounds = std::env::var("VIV_TEST_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
     let place = Place::new();
     let mut dice = Dice::new();
@@ -36,7 +36,7 @@ fn kill_9_again_and_again_loses_nothing_that_a_client_was_told() {
     let (mut before, mut totals) = (Told::default(), Totals::default());
     let (follower, mut answers, mut removed) = (Arc::new(Mutex::new(Follower::default())), Vec::new(), Vec::new());
     for round in 0..rounds {
-        // Sometimes the server dies while it puts in order what the one before left.
+        // Sometimes the server is killed during recovery.
         if dice.below(8) == 0 {
             let server = Server::launch(&place);
             std::thread::sleep(Duration::from_micros(dice.below(60_000)));
@@ -61,7 +61,7 @@ fn kill_9_again_and_again_loses_nothing_that_a_client_was_told() {
             client.join().unwrap();
         }
         following.join().unwrap();
-        // An answer that came too late must not show in the next check either.
+        // A rejected late answer must not appear in the next check either.
         let late = std::mem::take(&mut before.left_waiting);
         before = std::mem::take(&mut *notebook.lock().unwrap());
         before.left_waiting.extend(late.into_iter().filter(|(id, _)| before.used.contains(id)));
@@ -79,8 +79,8 @@ fn kill_9_again_and_again_loses_nothing_that_a_client_was_told() {
     assert!(totals.are_much(rounds), "{totals:?} in {rounds} rounds: the test proves little");
 }
 
-/// After all rounds: who followed every session saw all of it, every answer of any round still holds, and agents did
-/// what they were told once.
+/// After all rounds: the follower of all sessions saw every event, every answer still holds, and agents ran each
+/// allowed command once.
 fn at_the_end(
     place: &Place,
     followed: &HashMap<String, u64>,
@@ -96,7 +96,7 @@ fn at_the_end(
         assert!(*last <= events.len() as u64, "{id}: who followed saw more than there is");
         let of_session = answers.iter().filter(|(session, ..)| session == id);
         check_answered(id, &resolved(id, &events), of_session);
-        // The sessions with these numbers are asked for nothing but commands.
+        // The sessions with these numbers only run commands.
         if id.ends_with("-1") || id.ends_with("-2") {
             totals.applied += applied::check(id, &events);
         }
@@ -105,20 +105,20 @@ fn at_the_end(
     assert!(known.iter().all(|id| followed.contains_key(*id)), "who followed never saw a session");
 }
 
-/// What the kills hit.
+/// State at the time of the kills.
 #[derive(Debug, Default)]
 struct Totals {
-    /// Events that readers of one session were sent, and the one who followed all of them.
+    /// Events sent to the readers of single sessions, and to the follower of all sessions.
     events: usize,
     followed: usize,
     answered: usize,
-    /// Messages that were taken out of the queue.
+    /// Messages removed from the queue.
     removed: usize,
-    /// Commands that were run because somebody had allowed them.
+    /// Commands that ran because they were allowed.
     applied: usize,
-    /// Permissions that waited when the server died.
+    /// Permissions pending when the server was killed.
     waiting: usize,
-    /// Turns that were open when the server died.
+    /// Turns open when the server was killed.
     interrupted: u64,
 }
 
@@ -130,7 +130,7 @@ impl Totals {
     }
 }
 
-/// Checks every journal against what clients were told of it.
+/// Checks every journal against the events that clients received.
 fn check(place: &Place, told: &Told, totals: &mut Totals) {
     for id in &told.used {
         let events = journal::read(&place.data(), id);
@@ -154,7 +154,7 @@ fn check(place: &Place, told: &Told, totals: &mut Totals) {
     }
 }
 
-/// Whether a turn was ever begun.
+/// Returns whether a turn was started.
 fn began(events: &[Event], turn: &str) -> bool {
     events.iter().any(|event| match &event.draft.body {
         EventBody::TurnStarted(started) => started.turn_id.as_ref().is_some_and(|id| id.as_str() == turn),
@@ -162,7 +162,7 @@ fn began(events: &[Event], turn: &str) -> bool {
     })
 }
 
-/// How often a message with this name was taken.
+/// Returns how often a message with this id was accepted.
 fn taken(events: &[Event], name: &str) -> usize {
     let mut turns = HashSet::new();
     for event in events {
@@ -182,7 +182,7 @@ fn taken(events: &[Event], name: &str) -> usize {
     turns.len()
 }
 
-/// What was answered has that answer and no other; what nobody answered was refused, and the record says why.
+/// Checks that answered permissions have exactly that answer, and unanswered ones were denied with a reason.
 fn check_answers(id: &str, events: &[Event], told: &Told, totals: &mut Totals) {
     let resolved = resolved(id, events);
     totals.answered += check_answered(id, &resolved, told.answered.iter().filter(|(session, ..)| session == id));
@@ -196,7 +196,7 @@ fn check_answers(id: &str, events: &[Event], told: &Told, totals: &mut Totals) {
     }
 }
 
-/// What every permission that is resolved was resolved as, and each once.
+/// Returns the resolution of every permission; fails if one was resolved twice.
 fn resolved<'a>(id: &str, events: &'a [Event]) -> HashMap<&'a PermissionId, &'a Permission> {
     let mut resolved = HashMap::new();
     for event in events {
@@ -208,7 +208,7 @@ fn resolved<'a>(id: &str, events: &'a [Event]) -> HashMap<&'a PermissionId, &'a 
     resolved
 }
 
-/// Every answer that was taken stands, and of two who answered one was heard; how many there are.
+/// Checks that every accepted answer is recorded and at most one of two concurrent answers was accepted; returns their count.
 fn check_answered<'a>(
     id: &str,
     resolved: &HashMap<&PermissionId, &Permission>,
@@ -224,8 +224,7 @@ fn check_answered<'a>(
     heard.len()
 }
 
-/// A client that does not know whether its message came through sends it again: it is not taken a second time. What says
-/// something else is no such message.
+/// Checks that a message that is sent again is not accepted twice, and that its id cannot be reused for another message.
 fn twice(place: &Place, client: &Client, told: &Told) {
     let Some((id, name, text)) = told.taken.last() else { return };
     assert_eq!(send_as(client, id, name, text), Some(204), "{id}");
@@ -233,7 +232,7 @@ fn twice(place: &Place, client: &Client, told: &Told) {
     assert_eq!(taken(&journal::read(&place.data(), id), name), 1, "{id} took a message twice");
 }
 
-/// What waited when the server died was refused then: whoever answers now is told so.
+/// Checks that permissions pending at the kill were denied, and that a late answer is rejected.
 fn too_late(client: &Client, told: &Told) {
     for (id, permission) in &told.left_waiting {
         let status = answer(client, id, permission, "once");
@@ -241,7 +240,7 @@ fn too_late(client: &Client, told: &Told) {
     }
 }
 
-/// Nothing is left open: turns have ended, what was asked is resolved, items are complete.
+/// Checks that all turns have ended, all requests are resolved and all items are complete.
 fn check_closed(id: &str, events: &[Event]) -> u64 {
     let (mut turn, mut last_ended, mut interrupted) = (None, None, 0);
     let (mut permissions, mut items) = (HashSet::new(), HashSet::new());
@@ -272,7 +271,7 @@ fn check_closed(id: &str, events: &[Event]) -> u64 {
     interrupted
 }
 
-/// A session that was interrupted takes the next message as if nothing had been.
+/// Checks that an interrupted session accepts the next message.
 fn goes_on(client: &Client, told: &Told) {
     for id in &told.made {
         let Some(events) = client.steer(id, "/echo still here") else { panic!("{id} cannot go on") };
@@ -282,7 +281,7 @@ fn goes_on(client: &Client, told: &Told) {
     }
 }
 
-/// Chance that can be read in the log of a failure.
+/// Random numbers with a printed seed.
 struct Dice(u64);
 
 impl Dice {
@@ -292,7 +291,7 @@ impl Dice {
     }
 
     fn next(&mut self) -> u64 {
-        // xorshift64: good enough to choose a moment.
+        // xorshift64
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -1,4 +1,4 @@
-//! Journals that are not what was written: the server comes up, tells it, puts them aside, and the others go on.
+//! Damaged journals: the server starts, reports them and moves them to quarantine; other sessions go on.
 
 use std::fs;
 use std::io::Read as _;
@@ -9,12 +9,12 @@ use crate::journal;
 use crate::place::Place;
 use crate::server::Server;
 
-/// A session, and what becomes of its journal while no server runs.
+/// A session and the damage done to its journal while no server runs.
 type Damage = (&'static str, fn(&Path));
 
 const DAMAGES: &[Damage] = &[
     ("cut", |path| {
-        // At the end of a line, where a crash cannot cut: what the list of sessions knows of is gone.
+        // Cut at the end of a line, which a crash cannot do: records that the index counts are missing.
         let text = fs::read_to_string(path).unwrap();
         fs::write(path, &text[..=text.find('\n').unwrap()]).unwrap();
     }),
@@ -26,14 +26,14 @@ const DAMAGES: &[Damage] = &[
     }),
     ("foreign", |path| fs::write(path, "Dear diary,\ntoday I was not a journal.\n").unwrap()),
     ("swapped", |path| {
-        // The journal of another session, whole in itself.
+        // A valid journal of another session.
         fs::copy(path.with_file_name("whole.jsonl"), path).unwrap();
     }),
     ("gone", |path| fs::remove_file(path).unwrap()),
 ];
 
 #[test]
-fn a_damaged_journal_is_told_and_put_aside_and_the_others_go_on() {
+fn damaged_journals_are_reported_and_quarantined_and_other_sessions_go_on() {
     let place = Place::new();
     let server = Server::start(&place);
     let client = server.client();
@@ -41,7 +41,7 @@ fn a_damaged_journal_is_told_and_put_aside_and_the_others_go_on() {
         assert_eq!(client.try_create(id).unwrap().status, 200, "{id}");
         assert!(client.converse(id, "/echo before").unwrap().count() > 3, "{id}");
     }
-    // Something is open when the server dies, so that the next one reads all of each journal.
+    // Sessions are open when the server is killed, so that recovery reads their journals.
     for id in DAMAGES.iter().map(|(id, _)| *id) {
         assert!(client.converse(id, "/permission").unwrap().count() > 1, "{id}");
     }
@@ -54,7 +54,7 @@ fn a_damaged_journal_is_told_and_put_aside_and_the_others_go_on() {
     }
     let torn = journal::path(&place.data(), "torn");
     let text = fs::read_to_string(&torn).unwrap();
-    // The beginning of one record more: what a crash leaves, and no damage.
+    // A partial last record, as a crash leaves it, is not damage.
     fs::write(&torn, format!("{text}{{\"seq\":{},\"time\":", text.lines().count() + 1)).unwrap();
 
     let mut server = Server::start_logging(&place);
@@ -86,7 +86,7 @@ fn a_damaged_journal_is_told_and_put_aside_and_the_others_go_on() {
     }
 }
 
-/// The API says what is wrong, the same way each time; forgetting the session is all that can be done with it.
+/// Checks that the API reports the damage consistently and that the session can only be deleted.
 fn check_told(place: &Place, client: &Client, id: &str) {
     let info = client.get(&format!("/v1/sessions/{id}")).json();
     assert_eq!((&info["damaged"], &info["ended"]), (&true.into(), &true.into()), "{id}: {info}");

@@ -1,4 +1,4 @@
-//! `viv demo`: the whole product, in the order in which a newcomer should see it.
+//! Tests of `viv demo`.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::place::{Place, Ran};
 use crate::terminal::Terminal;
 
-/// What the tour shows, in this order.
+/// Texts of the tour, in this order.
 const TOUR: &[&str] = &[
     "session    ",
     "prompt     ",
@@ -29,8 +29,7 @@ const TOUR: &[&str] = &[
     "viv exec -- ",
 ];
 
-/// The proxy keeps its own record beside the agent's, so a denial may stand before the call that led to it, but
-/// never after what came of it.
+/// The proxy records denials on its own, so a denial may come before its tool call, but never after the result.
 const DENIAL: &[&str] =
     &["│ result      hello from agent", "⛔ denied      connection to example.com:80", "✖ failed      viv: "];
 
@@ -53,7 +52,7 @@ fn check_unchanged(place: &Place) {
 }
 
 #[test]
-fn a_tour_with_nobody_there() {
+fn the_tour_runs_without_a_terminal() {
     let place = Place::new();
     for _ in 0..2 {
         let Ran { code, out, people } = place.run(&["demo"]);
@@ -64,19 +63,19 @@ fn a_tour_with_nobody_there() {
         assert!(out.lines().all(|line| line == line.trim_end()), "spaces at the end of a line:\n{out}");
     }
     check_unchanged(&place);
-    // Both are in the list, and both have ended.
+    // Both sessions are listed as ended.
     let list = place.run(&["sessions", "ls"]).out;
     assert_eq!(list.lines().filter(|line| line.contains("\tended\t")).count(), 2, "{list}");
 }
 
 #[test]
-fn the_three_commands_it_ends_with_work() {
+fn the_suggested_commands_work() {
     let place = Place::new();
     let tour = place.run(&["demo"]).out;
     let closer = tour.split("Look closer\n").nth(1).unwrap();
     let commands: Vec<&str> = closer.lines().map(|line| line.trim().split("     ").next().unwrap().trim()).collect();
     assert_eq!(commands.len(), 3, "{closer}");
-    let columns: BTreeSet<_> = ["everything", "what it", "what a"].map(|text| column(closer, text)).into();
+    let columns: BTreeSet<_> = ["all events", "its changes", "a command in"].map(|text| column(closer, text)).into();
     assert_eq!(columns.len(), 1, "their explanations do not stand in one column:\n{closer}");
     for command in commands {
         let line = command.strip_prefix("viv ").unwrap();
@@ -89,13 +88,13 @@ fn the_three_commands_it_ends_with_work() {
     }
 }
 
-/// Where `text` begins in its line.
+/// Returns the column of `text` in its line.
 fn column(lines: &str, text: &str) -> usize {
     lines.lines().find_map(|line| line.find(text)).unwrap()
 }
 
 #[test]
-fn on_a_terminal_the_permission_is_asked_for_real() {
+fn on_a_terminal_the_permission_is_asked() {
     for (answer, follows) in [("y", "✓ allowed     once"), ("n", "✗ refused     run_command")] {
         let place = Place::new();
         let mut terminal = Terminal::start(place.viv(&["demo"]));
@@ -113,7 +112,7 @@ fn on_a_terminal_the_permission_is_asked_for_real() {
 }
 
 #[test]
-fn as_json_there_are_events_and_nothing_else() {
+fn json_output_contains_only_events() {
     let place = Place::new();
     let Ran { code, out, people } = place.run(&["--json", "demo"]);
     assert_eq!((code, people.as_str()), (0, ""));
@@ -125,7 +124,7 @@ fn as_json_there_are_events_and_nothing_else() {
     for kind in ["permission.resolved", "egress.denied", "llm.call", "workspace.changed", "turn.ended"] {
         assert!(kinds.contains(&kind), "no {kind} in {kinds:?}");
     }
-    // The same as what is kept.
+    // The same events as in the journal.
     let kept = place.run(&["--json", "sessions", "events", "@last"]).out;
     assert_eq!(kept, out);
 }

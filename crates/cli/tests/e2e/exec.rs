@@ -1,4 +1,4 @@
-//! `viv exec`: a command in a sandbox that behaves in a pipe as it would without one.
+//! Tests of `viv exec`: exit codes, streams, limits, signals and records.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
@@ -16,7 +16,7 @@ fn check(place: &Place, arguments: &[&str], command: &[&str], code: i32) -> Ran 
 }
 
 #[test]
-fn the_exit_code_is_the_commands_own() {
+fn the_exit_code_is_that_of_the_command() {
     let place = Place::new();
     for code in [0, 1, 2, 63, 64, 124, 125, 126, 127, 128, 137, 254, 255] {
         check(&place, &[], &["sh", "-c", &format!("exit {code}")], code);
@@ -24,7 +24,7 @@ fn the_exit_code_is_the_commands_own() {
 }
 
 #[test]
-fn a_signal_is_128_and_its_number() {
+fn a_killed_command_exits_with_128_plus_the_signal() {
     let place = Place::new();
     for signal in [1, 2, 6, 9, 11, 13, 15] {
         check(&place, &[], &["sh", "-c", &format!("kill -{signal} $$")], 128 + signal);
@@ -32,7 +32,7 @@ fn a_signal_is_128_and_its_number() {
 }
 
 #[test]
-fn what_cannot_be_run_has_numbers_of_its_own() {
+fn failures_before_the_command_have_their_own_exit_codes() {
     let place = Place::new();
     let ran = check(&place, &[], &["not-a-program"], 127);
     assert!(ran.people.contains("`not-a-program` is not in the sandbox\nhelp: "), "{}", ran.people);
@@ -43,13 +43,13 @@ fn what_cannot_be_run_has_numbers_of_its_own() {
     check(&place, &["--narrow", "proc.memory=lots"], &["true"], 125);
     for wider in [["--workspace", ".:bind"], ["--narrow", "proc.memory=1TiB"]] {
         let ran = check(&place, &wider, &["true"], 125);
-        assert!(ran.people.contains("--policy FILE") && !ran.people.contains("trust"), "{}", ran.people);
+        assert!(ran.people.contains("--policy policy.yaml") && !ran.people.contains("trust"), "{}", ran.people);
     }
     check(&place, &["--env", "NOVALUE"], &["true"], 125);
 }
 
 #[test]
-fn what_is_kept_of_the_host_is_no_workspace_and_not_seen_in_one() {
+fn the_data_directory_is_neither_a_workspace_nor_visible_in_one() {
     let place = Place::new();
     assert_eq!(place.run(&["run", "mock", "hello"]).code, 0);
     let around = place.data().parent().unwrap().to_owned();
@@ -69,7 +69,7 @@ fn what_is_kept_of_the_host_is_no_workspace_and_not_seen_in_one() {
     assert!(!ran.out.contains("data\n") && !ran.people.contains("data\n"), "{}{}", ran.out, ran.people);
 }
 
-/// The host's, with one that no policy names.
+/// Variables of the host, including one that no policy passes.
 pub(crate) const HOST_VARIABLES: [(&str, &str); 5] = [
     ("LANG", "de_DE.UTF-8"),
     ("LC_ALL", "C"),
@@ -79,7 +79,7 @@ pub(crate) const HOST_VARIABLES: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn what_the_policy_passes_of_the_environment_is_there_and_nothing_else() {
+fn only_variables_that_the_policy_passes_are_set() {
     let place = Place::new();
     let told = |arguments: &[&str]| {
         let mut command = place.viv(&[&["exec"], arguments, &["--", "env"]].concat());
@@ -93,19 +93,19 @@ fn what_the_policy_passes_of_the_environment_is_there_and_nothing_else() {
     let passed = ["LANG=de_DE.UTF-8", "LC_ALL=C", "TERM=vt100", "TZ=Europe/Berlin"];
     assert_eq!(told(&["--policy", "balanced"]), passed);
     assert_eq!(told(&["--policy", "balanced", "--narrow", "env.pass=TZ"]), ["LANG=C.UTF-8", "TZ=Europe/Berlin"]);
-    // What was said for this command stands above it.
+    // `--env` overrides the host's value.
     assert_eq!(told(&["--policy", "balanced", "--env", "TZ=UTC"]), [&passed[..3], &["TZ=UTC"]].concat());
 }
 
 #[test]
-fn input_is_streamed_and_the_outputs_stay_apart() {
+fn input_is_streamed_and_stdout_and_stderr_stay_separate() {
     let place = Place::new();
     let input: Vec<u8> = (0..3_000_000_u32).map(|number| b'a' + u8::try_from(number % 26).unwrap()).collect();
     let ran = place.feed(&["exec", "--", "sh", "-c", "echo to people >&2; cat"], &input);
     assert_eq!((ran.code, ran.people.as_str()), (0, "to people\n"));
     assert!(ran.out.as_bytes() == input, "the input did not come back as it was");
 
-    // Line by line: the answer to the first comes before the second is written.
+    // The answer to the first line comes before the second is written.
     let mut command = place.viv(&["exec", "--", "sh", "-c", "while read line; do echo got $line; done"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -127,7 +127,7 @@ fn a_hundred_megabytes_pass_in_bounded_memory() {
     let mut stdout = child.stdout.take().unwrap();
     let passed = std::io::copy(&mut stdout.by_ref().take(BYTES), &mut std::io::sink()).unwrap();
     assert_eq!(passed, BYTES);
-    // The command waits for a line, so viv still runs and can be looked at.
+    // The command waits for a line, so viv still runs and can be measured.
     let peak = processes::peak_resident(child.id()).unwrap();
     assert!(peak < 96 << 20, "viv held {peak} bytes");
     writeln!(child.stdin.take().unwrap()).unwrap();
@@ -135,7 +135,7 @@ fn a_hundred_megabytes_pass_in_bounded_memory() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_command_quietly() {
+fn a_closed_output_ends_the_command_quietly() {
     let place = Place::new();
     let mut command = place.viv(&["exec", "--", "yes"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -150,10 +150,10 @@ fn a_reader_that_goes_away_ends_the_command_quietly() {
 }
 
 #[test]
-fn a_signal_to_viv_ends_everything_inside() {
+fn a_signal_to_viv_kills_all_processes_in_the_sandbox() {
     let place = Place::new();
     for (signal, code) in [(rustix::process::Signal::INT, 130), (rustix::process::Signal::TERM, 143)] {
-        // A command that hears no signal, and a child of it that has left its group.
+        // A command that ignores signals, and a child that left its process group.
         let script = "trap '' INT TERM HUP; setsid sleep 1000 & echo ready; while :; do sleep 1000; done";
         let mut child = place.viv(&["exec", "--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         let mut ready = String::new();
@@ -167,11 +167,11 @@ fn a_signal_to_viv_ends_everything_inside() {
 }
 
 #[test]
-fn a_command_that_takes_too_long_is_ended() {
+fn a_command_over_its_timeout_is_killed() {
     let place = Place::new();
     let ran = check(&place, &["--timeout", "200ms"], &["sh", "-c", "echo before; sleep 1000"], 124);
     assert_eq!(ran.out, "before\n");
-    // Also when nobody reads what it writes, so that viv itself waits to write.
+    // Also while viv itself blocks because nobody reads the output.
     let mut command = place.viv(&["exec", "--timeout", "200ms", "--", "yes"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let unread = child.stdout.take();
@@ -180,12 +180,12 @@ fn a_command_that_takes_too_long_is_ended() {
 }
 
 #[test]
-fn what_was_written_is_not_lost_to_a_slow_reader() {
+fn a_slow_reader_receives_all_output() {
     let place = Place::new();
     let mut command = place.viv(&["exec", "--", "head", "-c", "200000", "/dev/zero"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
-    // Long after the command could have ended: what it wrote is still in the pipes.
+    // The command has ended; its output is still in the pipes.
     std::thread::sleep(Duration::from_millis(500));
     let mut all = Vec::new();
     stdout.read_to_end(&mut all).unwrap();
@@ -193,7 +193,7 @@ fn what_was_written_is_not_lost_to_a_slow_reader() {
 }
 
 #[test]
-fn an_overlay_keeps_the_workspace_as_it_was() {
+fn an_overlay_leaves_the_workspace_unchanged() {
     let place = Place::new();
     let workspace = place.workspace();
     let script = "cat kept.txt && echo changed > kept.txt && echo new > new.txt && cat kept.txt new.txt";
@@ -209,7 +209,7 @@ fn an_overlay_keeps_the_workspace_as_it_was() {
 }
 
 #[test]
-fn as_json_the_report_is_one_line() {
+fn the_json_report_is_one_line() {
     let place = Place::new();
     let ran = place.run(&["--json", "exec", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]);
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
@@ -218,7 +218,7 @@ fn as_json_the_report_is_one_line() {
 }
 
 #[test]
-fn as_json_the_report_names_what_was_denied() {
+fn the_json_report_lists_denied_connections() {
     let place = Place::new();
     let script = "exec 3<>/dev/tcp/127.0.0.1/18081; \
                   printf 'CONNECT evil.example.com:443 HTTP/1.1\\r\\nHost: evil.example.com:443\\r\\n\\r\\n' >&3; \
@@ -235,7 +235,7 @@ fn as_json_the_report_names_what_was_denied() {
 }
 
 #[test]
-fn a_command_that_says_nothing_for_too_long_is_ended() {
+fn a_command_over_its_idle_timeout_is_killed() {
     let place = Place::new();
     let ran = check(&place, &["--idle-timeout", "300ms"], &["sh", "-c", "echo before; sleep 1000"], 124);
     assert_eq!(ran.out, "before\n");
@@ -244,7 +244,7 @@ fn a_command_that_says_nothing_for_too_long_is_ended() {
 }
 
 #[test]
-fn a_command_that_is_killed_for_memory_says_so() {
+fn exceeding_the_memory_limit_is_reported() {
     let place = Place::new();
     let (less, eat) = (["--narrow", "proc.memory=64MiB"], ["tail", "/dev/zero"]);
     let ran = check(&place, &less, &eat, 137);
@@ -255,15 +255,15 @@ fn a_command_that_is_killed_for_memory_says_so() {
 }
 
 #[test]
-fn the_root_of_the_host_is_no_workspace() {
+fn the_root_directory_is_rejected_as_workspace() {
     let place = Place::new();
     let ran = check(&place, &["--workspace", "/"], &["ls"], 125);
-    assert!(ran.people.contains("the root of the host cannot be a workspace"), "{}", ran.people);
+    assert!(ran.people.contains("directory `/` is not allowed"), "{}", ran.people);
     let ran = place.run(&["run", "--workspace", "/", "mock", "/echo hello"]);
-    assert!(ran.code == 4 && ran.people.contains("it is the root directory of the host"), "{}", ran.people);
+    assert!(ran.code == 4 && ran.people.contains("directory `/` is not allowed"), "{}", ran.people);
 }
 
-/// Asks the proxy for a host, as a program would, `$1` times.
+/// Shell script that asks the proxy for a host `$1` times.
 const REACH: &str = r#"
 for _ in $(seq "$1"); do
     exec 3<>/dev/tcp/127.0.0.1/18081
@@ -273,7 +273,7 @@ for _ in $(seq "$1"); do
 done"#;
 
 #[test]
-fn what_a_command_is_refused_can_be_read_afterwards() {
+fn denied_connections_are_recorded() {
     let place = Place::new();
     let ran = check(&place, &[], &["bash", "-c", REACH, "reach", "3"], 0);
     assert_eq!(ran.out, "403\n403\n403\n", "{}", ran.people);
@@ -287,11 +287,11 @@ fn what_a_command_is_refused_can_be_read_afterwards() {
     let session = &listed[0];
     assert_eq!((&session["agent"], &session["ended"]), (&"none".into(), &true.into()), "{listed}");
     let told = place.run(&["policy", "explain", "--session", "@last"]);
-    assert!(told.out.contains("kept by the jail backend:"), "{told:?}");
+    assert!(told.out.contains("enforced by the jail backend:"), "{told:?}");
 }
 
 #[test]
-fn a_command_that_reaches_for_nothing_leaves_no_record() {
+fn a_command_without_network_use_leaves_no_record() {
     let place = Place::new();
     check(&place, &[], &["true"], 0);
     let kept = std::fs::read_dir(place.data().join("trajectory")).map_or(0, Iterator::count);

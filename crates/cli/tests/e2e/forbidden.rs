@@ -1,22 +1,22 @@
-//! A machine that forbids user namespaces: a sentence and a line to paste, and never an agent without a sandbox.
+//! A machine without user namespaces: viv fails with a hint and never runs an agent without a sandbox.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::place::{Place, Ran, eventually, program};
 
-/// Who runs `viv` in there.
+/// User that runs `viv` in the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Who {
-    /// Root of the namespace, which sees the mounts of the host.
+    /// Root of the namespace, with the host's mounts.
     Root,
-    /// Root of the namespace, with mounts of its own.
+    /// Root of the namespace, with its own mounts.
     RootWithMounts,
-    /// An ordinary user; only root can make such a place.
+    /// An ordinary user; only root can set this up.
     User(u32),
 }
 
-/// Runs `viv` in a user namespace of its own in which no other can be made. Nothing outside of it changes.
+/// Runs `viv` in a user namespace in which no other can be created. The rest of the machine is unchanged.
 fn run(place: &Place, who: Who, arguments: &[&str]) -> Ran {
     let (how, become_user) = match who {
         Who::Root => (&["--map-root-user"][..], String::new()),
@@ -40,8 +40,8 @@ fn run(place: &Place, who: Who, arguments: &[&str]) -> Ran {
     Ran::of(child.wait_with_output().unwrap())
 }
 
-/// Shows root and `user` in the namespace of `pid`, as only root may. It is the shell by then, and waits for its line: ids
-/// that are shown in the middle of its execve can cost it the capabilities that it was to keep.
+/// Maps root and `user` in the namespace of `pid`, which only root may do. The process is the waiting shell by then:
+/// mapping during its execve could remove its capabilities.
 fn map_ids(pid: u32, user: u32) {
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     eventually("the shell waits in a user namespace of its own", || stat().contains(" (sh) S "));
@@ -68,7 +68,7 @@ fn everybody() -> Vec<Who> {
 }
 
 #[test]
-fn the_demo_says_what_is_missing_and_runs_nothing() {
+fn the_demo_names_the_missing_feature_and_runs_nothing() {
     for who in everybody() {
         let place = Place::new();
         open_to(&place, who);
@@ -80,7 +80,7 @@ fn the_demo_says_what_is_missing_and_runs_nothing() {
 }
 
 #[test]
-fn exec_and_run_say_the_same() {
+fn exec_and_run_fail_in_the_same_way() {
     for who in everybody() {
         let place = Place::new();
         open_to(&place, who);
@@ -89,7 +89,7 @@ fn exec_and_run_say_the_same() {
     }
 }
 
-/// A data directory belongs to who uses it.
+/// Gives the data directory to the user of the test.
 fn open_to(place: &Place, who: Who) {
     use std::os::unix::fs::{PermissionsExt, chown};
     if let Who::User(id) = who {

@@ -1,4 +1,4 @@
-//! What `--help` says, word for word.
+//! Snapshots of the help texts.
 
 use crate::place::Place;
 

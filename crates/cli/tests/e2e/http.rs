@@ -1,11 +1,11 @@
-//! The session API as a client meets it: plain calls, and streams that may break off at any byte.
+//! A client of the session API for tests: calls, and streams that may break at any byte.
 
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Streams of a slow machine go on for long.
+/// Time limit of a stream on a slow machine.
 const LONGEST_STREAM: Duration = Duration::from_secs(600);
 
 /// Calls one server.
@@ -15,12 +15,12 @@ pub(crate) struct Client {
     base: String,
 }
 
-/// An answer: status, body.
+/// Status and body of an answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) content_type: String,
-    /// The turn that answers a message that was taken.
+    /// Returns the turn of an accepted message.
     pub(crate) turn: Option<String>,
     pub(crate) body: String,
 }
@@ -32,7 +32,7 @@ impl Answer {
     }
 }
 
-/// A server-sent event: its id and the data as they came.
+/// Id and data of a server-sent event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) id: u64,
@@ -50,13 +50,13 @@ impl Client {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(60)))
-            // Every call on a connection of its own: one that a killed server left is never used again.
+            // Every call opens a new connection, so that no connection of a killed server is reused.
             .max_idle_connections(0)
             .build();
         Self { agent: config.into(), base: base.to_owned() }
     }
 
-    /// `None` when the server went away in the middle.
+    /// Returns `None` if the server was killed meanwhile.
     pub(crate) fn try_post(&self, path: &str, body: &str) -> Option<Answer> {
         let request = self.agent.post(format!("{}{path}", self.base)).content_type("application/json");
         read(request.send(body).ok()?)
@@ -66,7 +66,7 @@ impl Client {
         read(self.agent.get(format!("{}{path}", self.base)).call().ok()?)
     }
 
-    /// The status of a `GET` that shows `token`.
+    /// Returns the status of a `GET` with `token`.
     pub(crate) fn status_with(&self, path: &str, token: &str) -> u16 {
         let request = self.agent.get(format!("{}{path}", self.base)).header("authorization", format!("Bearer {token}"));
         request.call().unwrap().status().as_u16()
@@ -91,7 +91,7 @@ impl Client {
         read(self.agent.delete(format!("{}{path}", self.base)).call().ok()?)
     }
 
-    /// Makes a session of the mock agent.
+    /// Creates a session with the mock agent.
     pub(crate) fn try_create(&self, id: &str) -> Option<Answer> {
         self.try_post(&format!("/v1/sessions/{id}"), &json!({"agent": "mock"}).to_string())
     }
@@ -100,26 +100,26 @@ impl Client {
         self.try_post(&format!("/v1/sessions/{id}/messages"), &json!({"message": message}).to_string())
     }
 
-    /// The events of a session after `after`, as they come; ends when the stream does, however it does.
+    /// Streams the events of a session after `after`, until the stream ends or breaks.
     pub(crate) fn events(&self, id: &str, after: u64) -> Option<impl Iterator<Item = Frame> + use<>> {
         let request = self.agent.get(format!("{}/v1/sessions/{id}/events/sse", self.base));
         let request = request.config().timeout_global(Some(LONGEST_STREAM)).build();
         frames(request.header("Last-Event-ID", after.to_string()).call().ok()?)
     }
 
-    /// The events of all sessions behind `place`, as they come: the place of each, and its data.
+    /// Streams the events of all sessions after the cursor `place`, with the cursor of each.
     pub(crate) fn everything(&self, place: Option<&str>) -> Option<impl Iterator<Item = (String, String)> + use<>> {
         let request = self.agent.get(format!("{}/v1/events/sse", self.base));
         let request = request.config().timeout_global(Some(LONGEST_STREAM)).build();
         named_frames(request.header("Last-Event-ID", place.unwrap_or_default()).call().ok()?)
     }
 
-    /// Sends a message and hears the events of its turn.
+    /// Sends a message and returns the events of its turn.
     pub(crate) fn converse(&self, id: &str, message: &str) -> Option<impl Iterator<Item = Frame> + use<>> {
         self.stream(id, &json!({"message": message}))
     }
 
-    /// The same, before everything that waits: of what waits something may ask, and nobody is there to answer.
+    /// Sends a steering message and returns the events of its turn. Queued messages could ask for permissions.
     pub(crate) fn steer(&self, id: &str, message: &str) -> Option<impl Iterator<Item = Frame> + use<>> {
         self.stream(id, &json!({"message": message, "whenBusy": "steer"}))
     }
@@ -150,7 +150,7 @@ fn frames(response: ureq::http::Response<ureq::Body>) -> Option<impl Iterator<It
     Some(frames.map(|(id, data)| Frame { id: id.parse().unwrap(), data }))
 }
 
-/// Frames whose `id` is any word.
+/// Streams frames with ids of any form.
 fn named_frames(response: ureq::http::Response<ureq::Body>) -> Option<impl Iterator<Item = (String, String)> + use<>> {
     if response.status() != 200 {
         return None;
@@ -159,7 +159,7 @@ fn named_frames(response: ureq::http::Response<ureq::Body>) -> Option<impl Itera
     Some(std::iter::from_fn(move || {
         let (mut id, mut data) = (None, None);
         loop {
-            // A stream that breaks off ends here: a frame counts once its empty line has come.
+            // A broken stream ends here: a frame is complete after its empty line.
             let line = lines.next()?.ok()?;
             if let Some(text) = line.strip_prefix("id: ") {
                 id = Some(text.to_owned());

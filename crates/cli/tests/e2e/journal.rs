@@ -1,4 +1,4 @@
-//! A journal as it stands on disk.
+//! Reading journals from disk.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,12 @@ use store::{JournalReader, VerifiedJournal};
 
 use crate::place::Place;
 
-/// Where the journal of `session` is.
+/// Returns the path of the journal of `session`.
 pub(crate) fn path(data: &Path, session: &str) -> PathBuf {
     data.join("trajectory").join(format!("{session}.jsonl"))
 }
 
-/// Every event on disk, after the numbers and the hash chain were checked. Its session may be writing: what was there
-/// before is read, and nothing that is not there after.
+/// Returns all events on disk after checking sequence numbers and hash chain. The session may still be writing.
 #[track_caller]
 pub(crate) fn read(data: &Path, session: &str) -> Vec<Event> {
     let path = path(data, session);
@@ -30,7 +29,7 @@ pub(crate) fn read(data: &Path, session: &str) -> Vec<Event> {
     events
 }
 
-/// What a journal was at one moment.
+/// Content of a journal at one moment.
 #[derive(Debug)]
 struct Look {
     inode: u64,
@@ -47,7 +46,7 @@ impl Look {
     }
 }
 
-/// What stands on record of type `kind` in the last session of `place`.
+/// Returns the recorded events of type `kind` of the last session of `place`.
 #[track_caller]
 pub(crate) fn of_kind(place: &Place, kind: &str) -> Vec<Value> {
     let told = place.run(&["--json", "sessions", "events", "@last"]);
@@ -56,7 +55,7 @@ pub(crate) fn of_kind(place: &Place, kind: &str) -> Vec<Value> {
     events.filter(|event| event["type"] == kind).map(|event| event["data"].clone()).collect()
 }
 
-/// The last that happened in `session` is that somebody ended it.
+/// Checks that the last event of `session` is its termination.
 #[track_caller]
 pub(crate) fn check_terminated(data: &Path, session: &str) {
     let events = read(data, session);
@@ -66,7 +65,7 @@ pub(crate) fn check_terminated(data: &Path, session: &str) {
     assert_eq!(ended.reason, SessionEndReason::Terminated);
 }
 
-/// An event as a client is sent it.
+/// Returns an event in the form that clients receive.
 pub(crate) fn sent(event: &Event) -> String {
     let mut event = event.clone();
     event.draft.raw = None;

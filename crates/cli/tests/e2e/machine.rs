@@ -1,11 +1,11 @@
-//! What a machine can do, and what holds in one session of it.
+//! Tests of `viv doctor`, `viv policy explain --session` and machine-wide settings.
 
 use serde_json::Value;
 
 use crate::place::Place;
 use crate::server::Server;
 
-/// What a sandbox needs of the kernel.
+/// Kernel features that a sandbox needs.
 const NEEDED: [&str; 11] = [
     "user namespace",
     "mount namespace",
@@ -27,7 +27,7 @@ fn doctor(place: &Place, more: &[&str]) -> Value {
 }
 
 #[test]
-fn the_doctor_tries_each_feature_and_says_how_each_key_is_kept() {
+fn doctor_checks_each_feature_and_lists_the_enforcement_of_policy_keys() {
     let place = Place::new();
     let found = doctor(&place, &[]);
     let status = |id: &str| {
@@ -46,7 +46,7 @@ fn the_doctor_tries_each_feature_and_says_how_each_key_is_kept() {
 }
 
 #[test]
-fn what_the_doctor_found_is_kept_until_the_next_boot() {
+fn doctor_results_are_stored_until_the_next_boot() {
     let place = Place::new();
     let first = doctor(&place, &[]);
     let kept = place.data().join("doctor.json");
@@ -61,14 +61,14 @@ fn what_the_doctor_found_is_kept_until_the_next_boot() {
 }
 
 #[test]
-fn the_doctor_tries_the_sandbox_that_is_configured_and_says_why_it_is_that_one() {
+fn doctor_checks_the_configured_backend_and_says_why_it_was_chosen() {
     let place = Place::new();
     let sandbox = |found: &Value| found["checks"].as_array().unwrap().last().unwrap().clone();
     let first = sandbox(&doctor(&place, &[]));
     let made = "made by jail, the first that works of jail, podman, docker";
     assert!(first["summary"].as_str().unwrap().starts_with(made), "{first}");
 
-    // What was found before is of another configuration.
+    // The stored results belong to another configuration.
     let text = "[sandbox]\nbackend = \"docker\"\nsocket = \"/nowhere/engine.sock\"\n";
     std::fs::write(place.data().join("viv.toml"), text).unwrap();
     let ran = place.run(&["--json", "doctor"]);
@@ -79,13 +79,13 @@ fn the_doctor_tries_the_sandbox_that_is_configured_and_says_why_it_is_that_one()
 }
 
 #[test]
-fn a_session_says_what_holds_in_it_and_who_said_so() {
+fn the_policy_of_a_session_is_explained_with_its_layers() {
     let place = Place::new();
     let ran = place.run(&["run", "--workspace", "workspace", "--policy", "strict", "mock", "/echo hello"]);
     assert_eq!(ran.code, 0, "{}", ran.people);
     let told = place.run(&["policy", "explain", "--session", "@last"]);
     assert_eq!((told.code, told.people.as_str()), (0, ""));
-    assert!(told.out.contains("kept by the jail backend:") && told.out.contains("[base: strict:"), "{}", told.out);
+    assert!(told.out.contains("enforced by the jail backend:") && told.out.contains("[base: strict:"), "{}", told.out);
     let json = place.run(&["--json", "policy", "explain", "--session", "@last"]);
     let json: Value = serde_json::from_str(&json.out).unwrap();
     assert!(json["sentences"].as_array().unwrap().len() > 5 && json["keys"]["net"].is_object(), "{json:#}");
@@ -95,7 +95,7 @@ fn a_session_says_what_holds_in_it_and_who_said_so() {
 }
 
 #[test]
-fn dependencies_are_seen_and_cannot_be_changed() {
+fn dependencies_are_visible_and_read_only() {
     let place = Place::new();
     let deps = tempfile::tempdir().unwrap();
     std::fs::write(deps.path().join("library"), "of ours").unwrap();
@@ -107,7 +107,7 @@ fn dependencies_are_seen_and_cannot_be_changed() {
 }
 
 #[test]
-fn servers_take_all_the_descriptors_they_may_have() {
+fn servers_raise_their_descriptor_limit() {
     for arguments in [&["serve", "--no-auth"][..], &["gateway", "serve"]] {
         let place = Place::new();
         let server = Server::start_with_few_files(&place, arguments, 256);

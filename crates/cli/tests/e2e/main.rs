@@ -1,4 +1,4 @@
-//! The real `viv`, from outside: what it prints, how it ends, what it leaves on disk and in the process table.
+//! End-to-end tests of the `viv` binary: output, exit codes, files and processes.
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
 
 mod http;

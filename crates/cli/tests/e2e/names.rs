@@ -1,4 +1,4 @@
-//! Names inside: what programs that look one up get, with a name server inside and without.
+//! Name resolution in the sandbox, with and without its name server.
 
 use crate::place::{Place, Ran};
 
@@ -13,7 +13,7 @@ fn shell(place: &Place, dns: &str, line: &str) -> Ran {
 }
 
 #[test]
-fn programs_that_look_names_up_find_the_listed_ones_alone() {
+fn only_allowed_names_resolve() {
     let place = Place::new();
     for name in ["files.example.com", "a.cdn.example.com"] {
         let ran = shell(&place, "stub", &format!("getent hosts {name}"));
@@ -25,11 +25,11 @@ fn programs_that_look_names_up_find_the_listed_ones_alone() {
 }
 
 #[test]
-fn the_address_of_a_name_leads_nowhere() {
+fn resolved_addresses_are_unreachable() {
     let place = Place::new();
     let ran = shell(&place, "stub", "curl --noproxy '*' -sS -m 5 http://files.example.com/ 2>&1");
     assert_eq!(ran.code, 7, "{}", ran.out);
-    // The proxy is spoken to by name, as ever.
+    // The proxy itself is given the name.
     let ran = shell(&place, "stub", "curl -sS -m 5 http://vault.example.com/");
     assert!(ran.out.contains("is not allowed by the policy"), "{} {}", ran.out, ran.people);
 }

@@ -1,8 +1,8 @@
-//! TLS that is opened: what programs inside make of it, each by its own TLS library.
+//! Intercepted TLS with programs that use different TLS libraries.
 
 use crate::place::{Place, Ran};
 
-/// A request that the policy refuses, which is heard only by who believes the proxy.
+/// A denied request; a program sees the denial only if it trusts the proxy's certificate.
 const PROGRAMS: [(&str, &str); 3] = [
     ("curl", "curl -s -o /dev/null -w '%{http_code}' https://api.example.com/v2"),
     (
@@ -16,7 +16,7 @@ const POLICY: &str = "version: 1\nfs: {read: [/usr, /bin, /lib, /lib64]}\ntools:
                       proc: {memory: 512MiB, nofile: 1024, timeout: 30s}\n\
                       net: {enabled: true, allowlist: [\"GET api.example.com/v1/**\"], intercept: [api.example.com]}\n";
 
-/// Runs a line where TLS to one host is opened.
+/// Runs a shell line with intercepted TLS for one host.
 fn shell(place: &Place, line: &str) -> Ran {
     let policy = place.data().with_file_name("opened.yaml");
     std::fs::write(&policy, POLICY).unwrap();
@@ -24,19 +24,19 @@ fn shell(place: &Place, line: &str) -> Ran {
 }
 
 #[test]
-fn programs_inside_trust_the_proxy_and_hear_its_refusal() {
+fn programs_trust_the_proxy_and_receive_its_denial() {
     let place = Place::new();
     for (program, line) in PROGRAMS {
         let ran = shell(&place, line);
         assert!(ran.out.contains("403"), "{program}: {} {}", ran.out, ran.people);
-        // By the roots of the machine alone the same program believes nobody.
+        // With the machine's own roots the same program rejects the certificate.
         let alone = shell(&place, &format!("unset ${{!SSL_@}} ${{!CURL_@}} ${{!GIT_@}}; {line}"));
         assert!(!alone.out.contains("403"), "{program}: {}", alone.out);
     }
 }
 
 #[test]
-fn what_is_trusted_inside_cannot_be_changed_there_and_is_in_no_other_sandbox() {
+fn trusted_roots_are_read_only_and_differ_between_sandboxes() {
     let place = Place::new();
     let ran = shell(&place, "grep -c BEGIN $SSL_CERT_FILE; cat $SSL_CERT_FILE; echo x >> $SSL_CERT_FILE || echo kept");
     assert!(ran.out.ends_with("kept\n") && !ran.out.contains("PRIVATE KEY"), "{} {}", ran.out, ran.people);
@@ -46,13 +46,13 @@ fn what_is_trusted_inside_cannot_be_changed_there_and_is_in_no_other_sandbox() {
     assert_eq!((without.code, without.out.as_str()), (2, "\n"));
 }
 
-/// The certificate behind those of the machine: the authority's own.
+/// Returns the last certificate, that of the session's CA.
 fn own(place: &Place) -> String {
     shell(place, "tac $SSL_CERT_FILE | sed '/BEGIN/q' | tac").out
 }
 
 #[test]
-fn a_credential_is_found_before_anything_starts_and_is_nowhere_inside() {
+fn a_missing_credential_fails_early_and_a_credential_is_never_in_the_sandbox() {
     let place = Place::new();
     let policy = place.data().with_file_name("injected.yaml");
     let inject = "  inject: [\"mirror.example.com:80 X-Key={mirror}\"]\n";
@@ -70,7 +70,7 @@ fn a_credential_is_found_before_anything_starts_and_is_nowhere_inside() {
         "env; cat /proc/*/environ /proc/*/cmdline; find / -xdev -type f -size -64k -path '/[^usd]*' -exec cat {} +";
     let ran = place.run(&["--json", "exec", &chosen, "--", "bash", "-c", &format!("{search}; echo looked")]);
     assert!(ran.out.contains("looked") && !ran.out.contains("canary-77aa31"), "{}", ran.out);
-    // For a program that will not start without one.
+    // A placeholder for programs that require the variable.
     assert!(ran.out.contains("MIRROR=vivplaceholde\\n"), "{}", ran.out);
     let section = "[credentials.mirror]\nkey_file = \"mirror.key\"\nvariable = \"MIRROR_TOKEN\"\n";
     std::fs::write(place.data().join("viv.toml"), section).unwrap();
@@ -79,7 +79,7 @@ fn a_credential_is_found_before_anything_starts_and_is_nowhere_inside() {
 }
 
 #[test]
-fn what_a_session_is_refused_in_opened_tls_is_on_its_record_and_becomes_a_policy() {
+fn denied_requests_in_intercepted_tls_are_recorded_and_suggested() {
     let place = Place::new();
     let parent = place.data().parent().unwrap().to_owned();
     let more = "models: {allow: [\"*\"], budget_usd: 1.00, max_requests: 100}\ndegrade: {cpus: none, memory: rlimit, pids: rlimit}\n";
@@ -92,7 +92,7 @@ fn what_a_session_is_refused_in_opened_tls_is_on_its_record_and_becomes_a_policy
     std::fs::write(parent.join("task.yaml"), task).unwrap();
     let ran = place.run(&["task", parent.join("task.yaml").to_str().unwrap()]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    // The same in the sandbox of an agent, which is another way to it.
+    // The same in the sandbox of an agent.
     let line = format!("/run {}", fetch("/v3"));
     let policy = parent.join("p.yaml");
     let ran = place.run(&["run", "mock", "--perms=allow", "--policy", policy.to_str().unwrap(), &line]);

@@ -1,4 +1,4 @@
-//! A place of its own for every test: a data directory, a workspace, and `viv` in it.
+//! Test environment: a data directory, a workspace, and `viv`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// No test waits longer for anything.
+/// Maximum waiting time of tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A data directory and a workspace that go with the test.
+/// A data directory and a workspace, deleted with the test.
 pub(crate) struct Place {
     directory: TempDir,
-    /// Beside it: a session on a directory that holds what is kept would be under another policy.
+    /// Outside of the data directory, because a workspace around it would get another policy.
     kept: TempDir,
 }
 
@@ -33,7 +33,7 @@ impl Place {
         self.directory.path().join("workspace")
     }
 
-    /// `viv` with this place's data directory and nobody at its input.
+    /// Returns `viv` with this data directory and empty input.
     pub(crate) fn viv(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program());
         command.arg("--data-dir").arg(self.data()).args(arguments);
@@ -55,14 +55,14 @@ impl Place {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_vec());
-        // Written beside the reading: a command that answers while it reads must not wait for us.
+        // Written by a thread, because the command may answer before it has read everything.
         let writer = std::thread::spawn(move || stdin.write_all(&input));
         let output = child.wait_with_output().unwrap();
         let _ = writer.join().unwrap();
         Ran::of(output)
     }
 
-    /// What stands in the workspace on the host: names and contents.
+    /// Returns names and contents of the files in the workspace on the host.
     pub(crate) fn workspace_files(&self) -> Vec<(String, String)> {
         let entries = std::fs::read_dir(self.workspace()).unwrap().map(Result::unwrap);
         let mut files: Vec<_> = entries
@@ -81,10 +81,10 @@ pub(crate) fn program() -> &'static str {
     env!("CARGO_BIN_EXE_viv")
 }
 
-/// How a `viv` ended, and what it said.
+/// Exit code and output of `viv`.
 #[derive(Debug)]
 pub(crate) struct Ran {
-    /// The exit code as a shell would show it.
+    /// Returns the exit code as a shell reports it.
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) people: String,
@@ -100,18 +100,18 @@ impl Ran {
     }
 }
 
-/// Runs a command to its end; kept apart from terminals.
+/// Runs a command to its end, without a terminal.
 pub(crate) fn finish(mut command: Command) -> Ran {
     Ran::of(command.output().unwrap())
 }
 
-/// Asks `done` until it is, a bounded number of times.
+/// Polls `done` until it is true, a bounded number of times.
 #[track_caller]
 pub(crate) fn eventually(what: &str, done: impl FnMut() -> bool) {
     assert!(comes_true(done), "{what} did not come true");
 }
 
-/// Whether `done` is so, sooner or later. Looks are counted and not seconds: seconds also pass where nobody is let run.
+/// Returns whether `done` becomes true. Counts polls instead of seconds, because time also passes on a stalled machine.
 pub(crate) fn comes_true(mut done: impl FnMut() -> bool) -> bool {
     const PAUSE: Duration = Duration::from_millis(2);
     for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
@@ -123,7 +123,7 @@ pub(crate) fn comes_true(mut done: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Waits for a child to end, for a bounded time; one that does not end is killed and fails the test.
+/// Waits for a child to end; after a bounded time the child is killed and the test fails.
 #[track_caller]
 pub(crate) fn wait(child: &mut Child) -> std::process::ExitStatus {
     let started = Instant::now();

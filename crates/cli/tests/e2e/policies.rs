@@ -1,4 +1,4 @@
-//! Which policy a session is under, whoever runs it: what was chosen for it, and what its own directory says.
+//! The policy of a session: the chosen one and the file of its directory, here and in a server.
 
 use std::path::PathBuf;
 
@@ -9,14 +9,14 @@ use crate::server::Server;
 
 const FILE: &str = "version: 1\nfs: {deny_read: [\"kept.txt\"]}\nproc: {pids: 100}\n";
 
-/// A project whose own file hides a file of it.
+/// Returns a project whose policy file hides one of its files.
 fn project(place: &Place) -> PathBuf {
     let project = place.workspace();
     std::fs::write(project.join("sandbox.policy.yaml"), FILE).unwrap();
     project
 }
 
-/// The sentences that hold in the last session, with their layers.
+/// Returns the policy sentences of the last session, with their layers.
 #[track_caller]
 fn sentences(place: &Place) -> String {
     let told = place.run(&["policy", "explain", "--session", "@last"]);
@@ -25,7 +25,7 @@ fn sentences(place: &Place) -> String {
 }
 
 #[test]
-fn a_tool_that_the_policy_denies_is_refused_before_anybody_is_asked() {
+fn a_denied_tool_is_rejected_without_a_permission_request() {
     let place = Place::new();
     let ran =
         place.run(&["run", "mock", "/run touch made.txt", "--perms", "allow", "--narrow", "tools.deny=Bash(touch *)"]);
@@ -40,7 +40,7 @@ fn a_tool_that_the_policy_denies_is_refused_before_anybody_is_asked() {
 }
 
 #[test]
-fn a_policy_that_was_chosen_holds_also_where_a_server_runs() {
+fn a_chosen_policy_is_used_even_if_a_server_runs() {
     let place = Place::new();
     let server = Server::start_as(&place, &["serve", "--no-auth", "--policy", "open"]);
     let run = ["run", "--workspace", "workspace", "mock", "/echo hello"];
@@ -54,14 +54,14 @@ fn a_policy_that_was_chosen_holds_also_where_a_server_runs() {
     assert_eq!(narrowed.code, 0, "{}", narrowed.people);
     assert!(sentences(&place).contains("at most 64MiB of memory"), "{}", sentences(&place));
 
-    // Whoever chose nothing has what the server has.
+    // Without a chosen policy, that of the server is used.
     assert_eq!(place.run(&run).code, 0);
     assert!(sentences(&place).contains("[base: open:"), "{}", sentences(&place));
     server.stop();
 }
 
 #[test]
-fn the_file_of_the_workspace_counts_wherever_viv_is_called() {
+fn the_policy_file_of_the_workspace_is_used_from_any_directory() {
     let place = Place::new();
     project(&place);
     for policy in [&[][..], &["--policy", "balanced"], &["--policy", "open"]] {
@@ -75,7 +75,7 @@ fn the_file_of_the_workspace_counts_wherever_viv_is_called() {
         assert!(told.contains("kept.txt.  [") && told.contains("[narrowing: sandbox.policy.yaml:3]"), "{told}");
     }
 
-    // Whoever trusts the file and then chooses another has chosen that.
+    // A chosen policy replaces a trusted project file.
     let file = place.workspace().join("sandbox.policy.yaml");
     assert_eq!(place.run(&["policy", "trust", file.to_str().unwrap()]).code, 0);
     let ran = place.run(&["exec", "--workspace", "workspace", "--policy", "balanced", "--", "ls", "-A"]);
@@ -83,7 +83,7 @@ fn the_file_of_the_workspace_counts_wherever_viv_is_called() {
 }
 
 #[test]
-fn a_project_cannot_widen_what_was_chosen() {
+fn a_project_file_cannot_widen_the_chosen_policy() {
     let place = Place::new();
     let file = place.workspace().join("sandbox.policy.yaml");
     std::fs::write(&file, "version: 1\nproc: {memory: 4GiB}\n").unwrap();
@@ -94,7 +94,7 @@ fn a_project_cannot_widen_what_was_chosen() {
 }
 
 #[test]
-fn over_http_the_directory_of_the_session_counts_too() {
+fn the_policy_file_of_the_directory_is_used_over_http() {
     let place = Place::new();
     let directory = project(&place);
     let server = Server::start(&place);
@@ -103,7 +103,7 @@ fn over_http_the_directory_of_the_session_counts_too() {
     assert_eq!(client.post("/v1/sessions/s1", &body).status, 200);
     assert!(sentences(&place).contains("[narrowing: sandbox.policy.yaml:3]"), "{}", sentences(&place));
 
-    // It is found again after a restart, and only under the same rules.
+    // After a restart the session resumes only under the same policy.
     server.kill(&place.data());
     let server = Server::start(&place);
     let client = server.client();
@@ -116,7 +116,7 @@ fn over_http_the_directory_of_the_session_counts_too() {
     let refused = client.post("/v1/sessions/s1/resume", "");
     assert_eq!(refused.json()["code"], "policy_widening_denied", "{refused:?}");
 
-    // What is no policy makes no session.
+    // An invalid policy file prevents the session.
     std::fs::write(directory.join("sandbox.policy.yaml"), "net: {enabled: no}\n").unwrap();
     let refused = client.post("/v1/sessions/s2", &body);
     assert_eq!(refused.json()["code"], "policy_invalid", "{refused:?}");

@@ -1,11 +1,11 @@
-//! The process table: who descends from whom, and who is still there.
+//! The process table: descendants and survivors.
 
 use std::collections::HashSet;
 use std::path::Path;
 
 use crate::place::eventually;
 
-/// A process that cannot be mistaken for a later one with the same number.
+/// A process with its start time, so that a reused number is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pid: u32,
@@ -13,12 +13,11 @@ pub(crate) struct Process {
     started: u64,
 }
 
-/// Everything that descends from `root`, itself included, but for the sandbox that a spawner keeps ready: it comes
-/// and goes by itself.
+/// Returns `root` and its descendants, without the prewarmed sandbox of a spawner.
 pub(crate) fn family(root: u32) -> Vec<Process> {
     let all: Vec<_> = table().collect();
     let mut known = HashSet::from([root]);
-    // A child is often numbered after its parent, but need not be.
+    // The number of a child can be lower than that of its parent.
     loop {
         let before = known.len();
         known.extend(all.iter().filter(|row| known.contains(&row.parent)).map(|row| row.pid).collect::<Vec<_>>());
@@ -29,15 +28,15 @@ pub(crate) fn family(root: u32) -> Vec<Process> {
     all.into_iter().filter(|process| known.contains(&process.pid) && !is_spare(process.pid)).collect()
 }
 
-/// Whether this is the first process of a sandbox that has no walls yet: nothing runs in it.
+/// Returns whether this is the init of a prewarmed sandbox, in which nothing runs.
 fn is_spare(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim();
     value("Seccomp:") == "0" && value("NSpid:").split_whitespace().skip(1).eq(["1"])
 }
 
-/// Checks that a `viv` that has ended took its family with it: what was inside a sandbox at once, and the spawner,
-/// which is its child and hears of its end by a closed socket, a moment later.
+/// Checks that all processes of an ended `viv` are dead: those in sandboxes at once, and the spawner a moment later,
+/// when its socket is closed.
 #[track_caller]
 pub(crate) fn check_gone(viv: u32, family: &[Process]) {
     let inside: Vec<_> = family.iter().copied().filter(|one| one.pid != viv && one.parent != viv).collect();
@@ -45,21 +44,21 @@ pub(crate) fn check_gone(viv: u32, family: &[Process]) {
     eventually("the end of the spawner", || alive(family).is_empty());
 }
 
-/// Those of `processes` that live on. What has ended and was not yet waited for does not count.
+/// Returns the running ones of `processes`; zombies do not count.
 pub(crate) fn alive(processes: &[Process]) -> Vec<Process> {
-    // Who loses its parent gets another one, so the parent does not make the process.
+    // Orphans get a new parent, so the parent is not part of the identity.
     let now: HashSet<_> = table().map(|process| (process.pid, process.started)).collect();
     processes.iter().copied().filter(|process| now.contains(&(process.pid, process.started))).collect()
 }
 
-/// Every thread of `processes`: whose it is, its name, its state, and where in the kernel it waits.
+/// Returns process, name, state and kernel wait channel of every thread of `processes`.
 pub(crate) fn threads(processes: &[Process]) -> Vec<String> {
     let mut threads = Vec::new();
     for Process { pid, .. } in processes {
         for thread in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
             let read = |name: &str| std::fs::read_to_string(thread.path().join(name)).unwrap_or_default();
             let (stat, wchan) = (read("stat"), read("wchan"));
-            // The name stands in brackets and may hold any of its own; the state follows them.
+            // The name is in parentheses and may contain some; the state follows the last one.
             let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?');
             threads.push(format!("{pid} {} {state} {wchan}", read("comm").trim()));
         }
@@ -67,7 +66,7 @@ pub(crate) fn threads(processes: &[Process]) -> Vec<String> {
     threads
 }
 
-/// Processes whose command line names `path`: a server on that data directory, and whatever it forked.
+/// Returns processes whose command line contains `path`: a server on that data directory and its children.
 pub(crate) fn naming(path: &Path) -> Vec<u32> {
     let needle = path.as_os_str().as_encoded_bytes();
     let names = |pid: &u32| {
@@ -77,20 +76,20 @@ pub(crate) fn naming(path: &Path) -> Vec<u32> {
     table().map(|row| row.pid).filter(names).collect()
 }
 
-/// The most memory a process has had resident, in bytes.
+/// Returns the peak resident memory of a process in bytes.
 pub(crate) fn peak_resident(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Every process that has not ended.
+/// Returns all running processes.
 fn table() -> impl Iterator<Item = Process> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     entries.filter_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name stands in parentheses and may hold anything.
+        // The name is in parentheses and may contain any character.
         let rest: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ended = matches!(rest[0], "Z" | "X");
         (!ended).then(|| Process { pid, parent: rest[1].parse().unwrap_or(0), started: rest[19].parse().unwrap_or(0) })

@@ -1,4 +1,4 @@
-//! A client that comes back at any number sees exactly what a client that never left saw.
+//! A client that reconnects at any cursor sees the same events as a client that stayed connected.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -7,10 +7,10 @@ use crate::http::{Client, Frame};
 use crate::place::Place;
 use crate::server::Server;
 
-/// What one session can be asked to do: every kind of event, and many of them.
+/// Prompts that produce every kind of event.
 const PROMPTS: &[&str] = &["/demo", "/flood 40", "/tool", "/garbage", "/permission", "/question", "/error", "/echo hi"];
 
-/// A client that leaves after each of `cuts` events and comes back with the last number it saw.
+/// Reads with a client that disconnects after each of `cuts` events and reconnects with its last sequence number.
 fn seen_with_cuts(client: &Client, id: &str, cuts: &[usize]) -> Vec<Frame> {
     let mut seen: Vec<Frame> = Vec::new();
     for &cut in cuts {
@@ -23,7 +23,7 @@ fn seen_with_cuts(client: &Client, id: &str, cuts: &[usize]) -> Vec<Frame> {
     seen
 }
 
-/// Talks to a session to its end; the steady client answers what is asked.
+/// Runs a session to its end; the connected client answers requests.
 fn steady(client: &Client, id: &str) -> Vec<Frame> {
     let mut seen = Vec::new();
     for frame in client.events(id, 0).unwrap() {
@@ -46,12 +46,12 @@ fn steady(client: &Client, id: &str) -> Vec<Frame> {
 }
 
 #[test]
-fn whoever_comes_back_sees_what_a_steady_client_saw() {
+fn a_reconnecting_client_sees_what_a_connected_client_saw() {
     let place = Place::new();
     let server = Server::start(&place);
     let client = server.client();
     let mut number = 0;
-    // A few sessions are watched while they live; each is then read again with many cuts.
+    // A few sessions are watched live and then read again with many disconnects.
     for _ in 0..4 {
         number += 1;
         let id = format!("s{number}");
@@ -82,7 +82,7 @@ fn whoever_comes_back_sees_what_a_steady_client_saw() {
     server.stop();
 }
 
-/// Any cuts, any number to come back at.
+/// Any number of events between disconnects, any cursor.
 fn read_again(client: &Client, id: &str, expected: &[Frame]) {
     let cuts = prop::collection::vec(0..40_usize, 0..8);
     let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(24) });

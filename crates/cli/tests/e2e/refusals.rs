@@ -1,4 +1,4 @@
-//! What makes no sense is refused with a sentence and a code; nothing is started by it, and nothing is lost.
+//! Invalid requests are rejected with a message and a code, and have no effect.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ fn check(answer: &Answer, status: u16, code: &str) {
     assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem}");
 }
 
-/// A request with any bytes in its path, which no careful client would send.
+/// Sends a request with arbitrary bytes in its path.
 fn raw(server: &Server, method: &str, path: &[u8]) -> (u16, String) {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     let head = [method.as_bytes(), b" ", path, b" HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"].concat();
@@ -38,7 +38,7 @@ fn sessions(client: &Client) -> Value {
 }
 
 #[test]
-fn the_server_refuses_and_starts_nothing() {
+fn rejected_requests_start_nothing() {
     let place = Place::new();
     let server = Server::start(&place);
     let client = server.client();
@@ -82,7 +82,7 @@ fn the_server_refuses_and_starts_nothing() {
 }
 
 #[test]
-fn no_name_of_a_session_leads_out_of_the_data_directory() {
+fn session_ids_cannot_escape_the_data_directory() {
     let place = Place::new();
     let server = Server::start(&place);
     let long = "x".repeat(300);
@@ -123,7 +123,7 @@ fn no_name_of_a_session_leads_out_of_the_data_directory() {
     server.stop();
 }
 
-/// An error for people: one line with its code, and at the end a line to paste.
+/// Checks the form of an error: first line with the code, last line with `help:`.
 #[track_caller]
 fn check_told(ran: &Ran, exit: i32, code: &str) {
     assert_eq!(ran.code, exit, "{ran:?}");
@@ -134,7 +134,7 @@ fn check_told(ran: &Ran, exit: i32, code: &str) {
 }
 
 #[test]
-fn every_error_ends_with_a_line_to_paste() {
+fn every_error_ends_with_a_help_line() {
     let place = Place::new();
     let cases: &[(&[&str], i32, &str)] = &[
         (&["run", "nobody", "hi"], 2, "unsupported_agent"),
@@ -165,7 +165,7 @@ fn every_error_ends_with_a_line_to_paste() {
 }
 
 #[test]
-fn what_cannot_be_parsed_has_a_line_to_paste_too() {
+fn usage_errors_end_with_a_help_line() {
     let place = Place::new();
     let cases: &[&[&str]] = &[
         &["no-such-command"],
@@ -176,7 +176,7 @@ fn what_cannot_be_parsed_has_a_line_to_paste_too() {
         &["demo", "--no-such"],
     ];
     for arguments in cases {
-        // The small numbers are the exit codes of what exec runs.
+        // For `viv exec`, small exit codes belong to the command.
         let exit = if arguments[0] == "exec" { 125 } else { 2 };
         check_told(&place.run(arguments), exit, "invalid_request");
         let json = place.run(&[&["--json"], *arguments].concat());
@@ -186,7 +186,7 @@ fn what_cannot_be_parsed_has_a_line_to_paste_too() {
 }
 
 #[test]
-fn a_configuration_with_an_unknown_field_is_refused() {
+fn an_unknown_configuration_key_is_rejected() {
     let place = Place::new();
     place.run(&["sessions", "ls"]);
     for text in ["sandbox = false\n", "[model]\nscrpit = \"x\"\n", "not toml", "[model]\nscript = 7\n"] {

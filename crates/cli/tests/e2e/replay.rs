@@ -1,4 +1,4 @@
-//! `viv replay`: a recorded session once more, without a model, a network or a bill.
+//! Tests of `viv replay`.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::journal;
 use crate::place::{Place, Ran, finish};
 use crate::server::Server;
 
-/// Records a session in `place` and gives its id.
+/// Records a session in `place` and returns its id.
 fn record(place: &Place, prompt: &str, script: Option<&Value>) -> String {
     if let Some(script) = script {
         std::fs::create_dir_all(place.data()).unwrap();
@@ -22,7 +22,7 @@ fn record(place: &Place, prompt: &str, script: Option<&Value>) -> String {
     first["session_id"].as_str().unwrap().to_owned()
 }
 
-/// A model that has a file written and a command run, whose output is never the same twice.
+/// A script that writes a file and runs a command whose output always differs.
 fn script() -> Value {
     let tool = |name: &str, input: Value| json!({"tool": {"name": name, "input": input}});
     let command = "date -u +%FT%T.%NZ; readlink /proc/self/ns/pid; cat /proc/sys/kernel/random/uuid; cat kept.txt";
@@ -40,10 +40,10 @@ fn check_code(ran: &Ran, code: i32) {
 }
 
 #[test]
-fn a_session_replays_the_same_without_model_network_or_bill() {
+fn a_replay_is_identical_without_model_network_or_cost() {
     let place = Place::new();
     let session = record(&place, "Do it.", Some(&script()));
-    // No model of any kind is left that could answer in the recording's place.
+    // No other upstream is configured that could answer.
     let unreachable =
         "[model]\nupstream = \"gone\"\n[upstreams.gone]\nkind = \"anthropic\"\nbase_url = \"http://127.0.0.1:9\"\n";
     std::fs::write(place.data().join("viv.toml"), unreachable).unwrap();
@@ -70,7 +70,7 @@ fn a_session_replays_the_same_without_model_network_or_bill() {
     assert_eq!((&row["calls"], &row["spent_picos"], &row["held_picos"]), (&json!(3), &json!(0), &json!(0)));
 }
 
-/// The session that was made after `session`.
+/// Returns the session that was created after `session`.
 fn newest(place: &Place, session: &str) -> String {
     let listed: Value = serde_json::from_str(&place.run(&["--json", "sessions", "ls", "--limit=1"]).out).unwrap();
     let newest = listed[0]["sessionId"].as_str().unwrap().to_owned();
@@ -79,7 +79,7 @@ fn newest(place: &Place, session: &str) -> String {
 }
 
 #[test]
-fn a_workspace_that_is_not_as_it_was_is_refused_and_another_is_taken_in_its_place() {
+fn a_changed_workspace_is_rejected_and_another_can_be_given() {
     let place = Place::new();
     let session = record(&place, "Do it.", Some(&script()));
     std::fs::write(place.workspace().join("kept.txt"), "not as it was\n").unwrap();
@@ -95,9 +95,9 @@ fn a_workspace_that_is_not_as_it_was_is_refused_and_another_is_taken_in_its_plac
 }
 
 #[test]
-fn a_request_that_was_not_recorded_is_told_with_the_nearest_one() {
+fn an_unrecorded_request_is_shown_with_the_nearest_recorded_one() {
     let place = Place::new();
-    // The agent sends what it saw, and sees something else.
+    // The agent sends the file's content, which has changed.
     let script = json!({"version": 1, "rules": [
         {"when": {"step": 1}, "answer": [{"tool": {"name": "run_command", "input": {"command": ["cat", "word"]}}}]},
         {"when": {"step": 2}, "answer": [{"text": "Thanks."}]},
@@ -108,20 +108,26 @@ fn a_request_that_was_not_recorded_is_told_with_the_nearest_one() {
     std::fs::remove_dir_all(place.data().join("origins")).unwrap();
     let ran = place.run(&["replay", &session]);
     check_code(&ran, 9);
-    for words in ["error[replay_miss]", "nobody noted how the workspace began", "--- recorded", "first", "second"] {
+    for words in [
+        "error[replay_miss]",
+        "the original state of the workspace was not recorded",
+        "--- recorded",
+        "first",
+        "second",
+    ] {
         assert!(ran.people.contains(words), "`{words}` is not in\n{}", ran.people);
     }
-    // Told once to the agent, in the words of its API, and not asked for again.
+    // The agent receives the error once in its API's format and does not retry.
     let events = journal::read(&place.data(), &newest(&place, &session));
     let misses = events.iter().filter(|event| event.draft.body.kind() == "upstream_error").count();
     assert_eq!(misses, 1);
 }
 
 #[test]
-fn a_replay_that_does_something_else_ends_with_nine() {
+fn a_replay_that_differs_exits_with_nine() {
     let place = Place::new();
     let session = record(&place, "Do it.", Some(&script()));
-    // The agent says and asks the same, and does something else: what it adds there, it changes here.
+    // The same calls have another effect: a file that was added is now modified.
     std::fs::write(place.workspace().join("new.txt"), "old\n").unwrap();
     std::fs::remove_dir_all(place.data().join("origins")).unwrap();
     let ran = place.run(&["replay", &session, "--diff"]);
@@ -131,7 +137,7 @@ fn a_replay_that_does_something_else_ends_with_nine() {
 }
 
 #[test]
-fn another_policy_is_no_replay() {
+fn a_replay_under_another_policy_is_rejected() {
     let place = Place::new();
     let session = record(&place, "hello", None);
     let refused = place.run(&["replay", &session, "--policy=strict"]);
@@ -140,7 +146,7 @@ fn another_policy_is_no_replay() {
 }
 
 #[test]
-fn a_session_without_a_directory_is_played_again_wherever_one_stands() {
+fn a_session_without_a_workspace_replays_in_any_directory() {
     let place = Place::new();
     let server = Server::start(&place);
     let client = server.client();
@@ -148,7 +154,7 @@ fn a_session_without_a_directory_is_played_again_wherever_one_stands() {
     assert_eq!(client.post("/v1/sessions/s1/messages/stream", r#"{"message":"/echo hi"}"#).status, 200);
     assert_eq!(client.post("/v1/sessions/s1/terminate", "").status, 204);
     server.stop();
-    // A project there would have rules of its own, and this one holds what is kept of the host.
+    // This directory has a project policy and contains the data directory.
     let mut replay = place.viv(&["replay", "s1", "--diff"]);
     replay.current_dir(place.data().parent().unwrap());
     check_code(&finish(replay), 0);

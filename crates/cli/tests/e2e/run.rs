@@ -1,4 +1,4 @@
-//! `viv run` and `viv sessions stop`: a session ends in order, whoever ends it.
+//! Tests of `viv run` and `viv sessions stop`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -12,7 +12,7 @@ use crate::processes;
 use crate::server::{Server, pid_of};
 use crate::terminal::Terminal;
 
-/// A `viv run` in the middle of a turn that never ends, and its session.
+/// Starts a `viv run` whose turn never ends; returns it with its session.
 fn running(place: &Place, prompt: &str) -> (Child, String) {
     let mut command = place.viv(&["--json", "run", "mock", prompt]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -24,7 +24,7 @@ fn running(place: &Place, prompt: &str) -> (Child, String) {
             break event["session_id"].as_str().unwrap().to_owned();
         }
     };
-    // Somebody must read on, or the pipe fills.
+    // Keep reading, or the pipe fills up.
     std::thread::spawn(move || lines.for_each(drop));
     (child, session)
 }
@@ -37,7 +37,7 @@ fn check_ended(place: &Place, session: &str) {
 }
 
 #[test]
-fn a_signal_ends_the_session_on_record() {
+fn a_signal_ends_the_session_and_is_recorded() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 143)] {
         for prompt in ["/hang", "/slow 10000", "/flood 100000000"] {
             let place = Place::new();
@@ -53,7 +53,7 @@ fn a_signal_ends_the_session_on_record() {
 }
 
 #[test]
-fn an_agent_has_what_the_policy_passes_of_the_environment() {
+fn an_agent_gets_only_variables_that_the_policy_passes() {
     let place = Place::new();
     let mut command = place.viv(&["--json", "run", "--perms", "allow", "mock", "/run env"]);
     let ran = Ran::of(command.envs(crate::exec::HOST_VARIABLES).output().unwrap());
@@ -65,7 +65,7 @@ fn an_agent_has_what_the_policy_passes_of_the_environment() {
 }
 
 #[test]
-fn a_signal_is_heard_while_a_person_is_asked() {
+fn a_signal_ends_the_run_during_a_prompt() {
     let place = Place::new();
     let mut terminal = Terminal::start(place.viv(&["run", "mock", "/permission"]));
     terminal.until("allow? [y]es once");
@@ -75,7 +75,7 @@ fn a_signal_is_heard_while_a_person_is_asked() {
 }
 
 #[test]
-fn an_answer_is_what_was_typed_or_the_option_that_was_meant() {
+fn an_answer_is_the_typed_text_or_the_chosen_option() {
     for (typed, meant) in [("Deep Blue", "Deep Blue"), ("2", "blue"), ("RED", "red")] {
         let place = Place::new();
         let mut terminal = Terminal::start(place.viv(&["run", "mock", "/question Which colour?"]));
@@ -90,7 +90,7 @@ fn an_answer_is_what_was_typed_or_the_option_that_was_meant() {
 }
 
 #[test]
-fn a_mode_that_the_agent_cannot_keep_is_refused() {
+fn an_unsupported_permission_mode_is_rejected() {
     let place = Place::new();
     let planned = place.run(&["run", "--workspace", "workspace", "--mode", "plan", "mock", "/echo hello"]);
     assert_eq!(planned.code, 0, "{}", planned.people);
@@ -101,7 +101,7 @@ fn a_mode_that_the_agent_cannot_keep_is_refused() {
 }
 
 #[test]
-fn what_was_not_understood_is_still_counted_when_the_run_is_over() {
+fn unparsed_agent_output_is_counted() {
     let place = Place::new();
     let listed = |place: &Place| {
         let all: serde_json::Value = serde_json::from_str(&place.run(&["--json", "agents", "ls"]).out).unwrap();
@@ -114,8 +114,8 @@ fn what_was_not_understood_is_still_counted_when_the_run_is_over() {
         let counted = serde_json::json!({"built-in": {"unparsed": 5 * times, "unknown": 2 * times}});
         assert_eq!(listed(&place), counted);
     }
-    assert!(place.run(&["agents", "ls"]).out.contains("; built-in not understood 14 times"));
-    // Whoever comes later adds to the same.
+    assert!(place.run(&["agents", "ls"]).out.contains("; built-in printed 14 unknown messages"));
+    // Later runs add to the same count.
     let server = Server::start(&place);
     assert_eq!(place.run(&["run", "--workspace", "workspace", "mock", "/unknown"]).code, 0);
     let told = server.client().get("/v1/agents").json();
@@ -125,7 +125,7 @@ fn what_was_not_understood_is_still_counted_when_the_run_is_over() {
 }
 
 #[test]
-fn the_line_of_the_session_names_the_model() {
+fn the_first_line_names_the_model() {
     let place = Place::new();
     let named = |command: &mut std::process::Command| {
         let output = command.output().unwrap();
@@ -153,12 +153,12 @@ fn a_session_of_another_process_can_be_stopped() {
     processes::check_gone(child.id(), &family);
     let again = place.run(&["sessions", "stop", &session]);
     assert_eq!(again.code, 0);
-    assert!(again.people.contains("has ended before"), "{}", again.people);
+    assert!(again.people.contains("has already ended"), "{}", again.people);
 }
 
 #[test]
-fn a_session_whose_host_was_killed_can_be_stopped() {
-    // By whoever comes, and by a server that ran all the time.
+fn a_session_of_a_killed_process_can_be_stopped() {
+    // By a new process, and by a server that was running all the time.
     for with_server in [false, true] {
         let place = Place::new();
         let (mut child, session) = running(&place, "/hang");
@@ -190,7 +190,7 @@ fn terminate_kills_within_a_second_and_nothing_is_recorded_after() {
         let asked = Instant::now();
         assert_eq!(client.post(&format!("/v1/sessions/{id}/terminate"), "").status, 204);
         assert!(asked.elapsed() < Duration::from_secs(1), "{prompt} took {:?}", asked.elapsed());
-        // The server and its spawner stay; whatever the session had started is dead when the answer comes.
+        // Server and spawner stay; all processes of the session are dead when the answer arrives.
         let left: Vec<_> = processes::alive(&before);
         assert!(left.len() <= 2, "{prompt} left {left:?}");
         let ended = std::fs::metadata(journal::path(&place.data(), &id)).unwrap().len();

@@ -1,4 +1,4 @@
-//! A `viv serve` of its own, on a port nobody else has.
+//! A `viv serve` for tests, on a free port.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::http::Client;
 use crate::place::{Place, eventually, wait};
 use crate::processes;
 
-/// A running server; killed with everything below it when dropped.
+/// A running server; it is killed with its children when dropped.
 pub(crate) struct Server {
     child: Child,
     base: Option<String>,
@@ -31,7 +31,7 @@ impl Server {
         Self::listening(Self { child, base: None })
     }
 
-    /// The same, with no more than `files` descriptors unless it takes more itself.
+    /// Starts a server with a soft limit of `files` descriptors.
     #[track_caller]
     pub(crate) fn start_with_few_files(place: &Place, arguments: &[&str], files: u32) -> Self {
         let viv = place.viv(&[&["--json"], arguments, &["--listen", "127.0.0.1:0"]].concat());
@@ -57,7 +57,7 @@ impl Server {
         server
     }
 
-    /// Starts a server whose log tells of errors, and waits until it listens.
+    /// Starts a server that logs errors, and waits until it listens.
     #[track_caller]
     pub(crate) fn start_logging(place: &Place) -> Self {
         let mut command = place.viv(&["--json", "serve", "--listen", "127.0.0.1:0", "--no-auth", "--workspace-root=."]);
@@ -65,7 +65,7 @@ impl Server {
         Self::listening(Self { child, base: None })
     }
 
-    /// Starts a server and does not wait.
+    /// Starts a server without waiting.
     pub(crate) fn launch(place: &Place) -> Self {
         let mut command = place.viv(&["--json", "serve", "--listen", "127.0.0.1:0", "--no-auth", "--workspace-root=."]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -80,22 +80,22 @@ impl Server {
         Client::new(self.base.as_ref().unwrap())
     }
 
-    /// What it tells people, until it ends.
+    /// Returns its stderr until it ends.
     pub(crate) fn take_log(&mut self) -> std::process::ChildStderr {
         self.child.stderr.take().unwrap()
     }
 
-    /// Where it listens.
+    /// Returns its URL.
     pub(crate) fn base(&self) -> &str {
         self.base.as_ref().unwrap()
     }
 
-    /// Where it listens, without the scheme.
+    /// Returns its address without the scheme.
     pub(crate) fn address(&self) -> &str {
         self.base.as_ref().unwrap().strip_prefix("http://").unwrap()
     }
 
-    /// kill -9, and then nothing of it may be left.
+    /// Sends SIGKILL and checks that no process is left.
     #[track_caller]
     pub(crate) fn kill(mut self, data: &Path) {
         let family = processes::family(self.pid());
@@ -106,7 +106,7 @@ impl Server {
         });
     }
 
-    /// SIGTERM, and a good end.
+    /// Sends SIGTERM and checks for a clean end.
     #[track_caller]
     pub(crate) fn stop(mut self) {
         rustix::process::kill_process(pid_of(&self.child), rustix::process::Signal::TERM).unwrap();
@@ -121,7 +121,7 @@ impl Drop for Server {
     }
 }
 
-/// The number of a child, as system calls want it.
+/// Returns the process id of a child for system calls.
 pub(crate) fn pid_of(child: &Child) -> rustix::process::Pid {
     rustix::process::Pid::from_child(child)
 }

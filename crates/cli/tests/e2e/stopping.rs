@@ -1,4 +1,4 @@
-//! A task in one terminal, stopped from another: by `viv sessions stop`, and over the HTTP of a server.
+//! Stopping a task of another process: by `viv sessions stop` and over a server's API.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -11,7 +11,7 @@ use crate::server::Server;
 const COMMANDS: &str = "{version: 1, name: endless, commands: [{run: [sleep, '600']}]}";
 const PROMPTS: &str = "{version: 1, name: endless, agent: mock, prompts: [{text: /hang}]}";
 
-/// A `viv task` in the middle of what never ends, and its session.
+/// Starts a `viv task` that never ends; returns it with its session.
 fn running(place: &Place, task: &str) -> (Child, String) {
     let file = place.workspace().join("task.yaml");
     std::fs::write(&file, task).unwrap();
@@ -34,7 +34,7 @@ fn check_stopped(place: &Place, task: &str, stop: impl FnOnce(&str)) {
 }
 
 #[test]
-fn a_task_of_another_terminal_can_be_stopped() {
+fn a_task_of_another_process_can_be_stopped() {
     for task in [COMMANDS, PROMPTS] {
         let place = Place::new();
         check_stopped(&place, task, |session| {
@@ -46,7 +46,7 @@ fn a_task_of_another_terminal_can_be_stopped() {
 }
 
 #[test]
-fn a_server_ends_what_another_process_runs() {
+fn a_server_stops_a_session_of_another_process() {
     let place = Place::new();
     let server = Server::start(&place);
     for task in [COMMANDS, PROMPTS] {

@@ -1,4 +1,4 @@
-//! `viv run`: what an agent says and does is seen while it does it, and none of it twice.
+//! Streaming output of `viv run`: live and without repetition.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
@@ -13,7 +13,7 @@ use crate::terminal::Terminal;
 const ANSWER: &str = "The first words of it, and then the rest.";
 const FIRST: &str = "The first words of i";
 
-/// A place whose model says half of [`ANSWER`] and waits, and the gate it waits at.
+/// Returns an environment whose model sends half of [`ANSWER`] and waits at the gate.
 fn held_back() -> (Place, Stub, &'static Gate) {
     let gate: &'static Gate = Box::leak(Box::default());
     let (place, stub) = (Place::new(), Stub::start(Manner::HoldsBack(gate), ANSWER));
@@ -40,7 +40,7 @@ fn check_runs(child: &mut Child) {
 }
 
 #[test]
-fn words_come_through_a_pipe_before_the_turn_has_ended() {
+fn text_reaches_a_pipe_before_the_turn_ends() {
     let (place, stub, gate) = held_back();
     let file = place.data().join("model.env");
     let mut command = place.viv(&["run", "mock", "hello", "--env-file", file.to_str().unwrap()]);
@@ -60,7 +60,7 @@ fn words_come_through_a_pipe_before_the_turn_has_ended() {
 }
 
 #[test]
-fn words_come_to_a_terminal_before_the_turn_has_ended() {
+fn text_reaches_a_terminal_before_the_turn_ends() {
     let (place, stub, gate) = held_back();
     let file = place.data().join("model.env");
     let mut terminal = Terminal::start(place.viv(&["run", "mock", "hello", "--env-file", file.to_str().unwrap()]));
@@ -74,7 +74,7 @@ fn words_come_to_a_terminal_before_the_turn_has_ended() {
     assert_eq!(stub.calls().len(), 1);
 }
 
-/// Thinks, runs a command, begins to speak and never goes on.
+/// A script that reasons, runs a command, starts a message and then hangs.
 const HANGING: &str = r#"
 version: 1
 rules:
@@ -85,7 +85,7 @@ rules:
       - text: Look.
       - tool: {name: run_command, input: {command: [sh, -c, "printf 'done-%d' 7"]}}
 "#;
-/// The same with a command that never ends.
+/// A script with a command that never ends.
 const RUNNING: &str = r"
 version: 1
 rules:
@@ -93,7 +93,7 @@ rules:
       - tool: {name: run_command, input: {command: [sleep, '1000000']}}
 ";
 
-/// A `viv run` under a scripted model.
+/// Starts `viv run` with a scripted model.
 fn scripted(script: &str) -> (Place, Child) {
     let place = Place::new();
     std::fs::create_dir_all(place.data()).unwrap();
@@ -105,7 +105,7 @@ fn scripted(script: &str) -> (Place, Child) {
     (place, child)
 }
 
-/// What people are told up to the first line that has `text`.
+/// Returns the lines of stderr up to the first one with `text`.
 #[track_caller]
 fn told_until(lines: &mut impl Iterator<Item = std::io::Result<String>>, text: &str) -> Vec<String> {
     let mut told = Vec::new();
@@ -123,7 +123,7 @@ fn check_stopped(mut child: Child) {
 }
 
 #[test]
-fn what_an_agent_does_is_told_when_it_begins_and_when_it_ends() {
+fn tool_calls_are_shown_at_their_start_and_end() {
     let (_place, mut child) = scripted(HANGING);
     let mut stdout = child.stdout.take().unwrap();
     assert_eq!(read_until(&mut stdout, "Half of"), "Look.\nHalf of");
@@ -138,7 +138,7 @@ fn what_an_agent_does_is_told_when_it_begins_and_when_it_ends() {
 }
 
 #[test]
-fn a_command_is_told_while_it_runs() {
+fn a_command_is_shown_while_it_runs() {
     let (_place, mut child) = scripted(RUNNING);
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let told = told_until(&mut lines, "▶ tool");

@@ -1,4 +1,4 @@
-//! Tasks over the API: the same as `viv task`, on the sessions of the server.
+//! Tests of tasks over the API.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::http::Client;
 use crate::place::{Place, eventually};
 use crate::server::Server;
 
-/// A task when it has ended.
+/// Waits for the end of a task and returns it.
 fn ended(client: &Client, id: &str) -> Value {
     let mut task = Value::Null;
     eventually("the end of the task", || {
@@ -24,7 +24,7 @@ fn hand_in(client: &Client, task: &Value) -> String {
 }
 
 #[test]
-fn a_task_is_done_and_what_came_of_it_is_kept() {
+fn a_task_runs_and_its_report_is_stored() {
     let place = Place::new();
     let server = Server::start(&place);
     let client = server.client();
@@ -48,7 +48,7 @@ fn a_task_is_done_and_what_came_of_it_is_kept() {
     assert_eq!(done[0]["report"]["artifacts"][0]["text"], "hello\n");
     assert_eq!(done[2]["report"]["failure"]["class"], "runtime_error");
 
-    // Also for the next server.
+    // The next server has it too.
     server.kill(&place.data());
     let server = Server::start(&place);
     let client = server.client();
@@ -61,7 +61,7 @@ fn a_task_is_done_and_what_came_of_it_is_kept() {
 }
 
 #[test]
-fn a_task_whose_server_is_killed_is_told_as_interrupted() {
+fn a_task_of_a_killed_server_is_interrupted() {
     let place = Place::new();
     let server = Server::start(&place);
     let task = json!({"version": 1, "name": "long", "commands": [{"run": ["sleep", "1000"]}]});
@@ -74,7 +74,7 @@ fn a_task_whose_server_is_killed_is_told_as_interrupted() {
 }
 
 #[test]
-fn what_is_for_the_host_to_choose_is_refused() {
+fn keys_reserved_for_the_host_are_rejected() {
     let place = Place::new();
     let server = Server::start(&place);
     let client = server.client();

@@ -1,4 +1,4 @@
-//! A pseudo-terminal with a person at it.
+//! A pseudo-terminal for tests.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,11 +10,11 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::place::wait;
 use crate::server::pid_of;
 
-/// A program on a terminal.
+/// A program on a pseudo-terminal.
 pub(crate) struct Terminal {
     master: File,
     child: Child,
-    /// Everything the program has shown.
+    /// All output of the program.
     pub(crate) shown: String,
 }
 
@@ -29,19 +29,19 @@ impl Terminal {
         let slave = File::from(rustix::fs::open(name, flags, Mode::empty()).unwrap());
         command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
         let child = command.spawn().unwrap();
-        // The command holds our copies of the other end; while one is open the terminal never ends.
+        // The command holds our copies of the other end. Reading ends only after they are closed.
         drop(command);
         Self { master: File::from(master), child, shown: String::new() }
     }
 
-    /// Reads until `text` has been shown, or until the program is gone.
+    /// Reads until `text` is shown or the program ends.
     #[track_caller]
     pub(crate) fn until(&mut self, text: &str) {
         let mut buffer = [0; 4096];
         while !self.shown.contains(text) {
             match self.master.read(&mut buffer) {
                 Ok(count) if count > 0 => self.shown.push_str(&String::from_utf8_lossy(&buffer[..count])),
-                // A terminal whose other end is closed says EIO.
+                // Reading fails with EIO after the other end is closed.
                 _ => panic!("`{text}` was never shown:\n{}", self.shown),
             }
         }
@@ -59,20 +59,20 @@ impl Terminal {
         self.master.write_all(keys).unwrap();
     }
 
-    /// Makes the window another size; the program is told by a signal.
+    /// Resizes the window, which sends a signal to the program.
     pub(crate) fn resize(&self, rows: u16, columns: u16) {
         let size = rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         rustix::termios::tcsetwinsize(&self.master, size).unwrap();
     }
 
-    /// Whether the terminal still makes lines and echoes, as a shell leaves it.
+    /// Returns whether the terminal is in canonical mode with echo.
     pub(crate) fn is_cooked(&self) -> bool {
         use rustix::termios::LocalModes;
         let modes = rustix::termios::tcgetattr(&self.master).unwrap().local_modes;
         modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
     }
 
-    /// The same as `finish`, and whether the terminal was left as it was.
+    /// Like `finish`; also returns whether the terminal was restored.
     pub(crate) fn finish_and_look(mut self) -> (ExitStatus, bool, String) {
         self.drain();
         let cooked = self.is_cooked();

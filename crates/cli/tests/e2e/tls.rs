@@ -1,4 +1,4 @@
-//! `viv serve` behind TLS: a client that trusts its certificate, and those that must not get through.
+//! Tests of `viv serve` with TLS.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use rcgen::CertifiedKey;
 use crate::place::{Place, Ran};
 use crate::server::Server;
 
-/// A certificate for the loopback and its key, as files.
+/// Writes a certificate for the loopback address and its key.
 fn pair(place: &Place, name: &str) -> (PathBuf, PathBuf) {
     let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
     let CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(names).unwrap();
@@ -21,7 +21,7 @@ fn pair(place: &Place, name: &str) -> (PathBuf, PathBuf) {
     (certificate, key)
 }
 
-/// Calls the server with curl, which trusts `root` and nobody else.
+/// Calls the server with curl, which trusts only `root`.
 fn curl(root: &PathBuf, arguments: &[&str]) -> Ran {
     let mut command = Command::new("curl");
     command.args(["--silent", "--show-error", "--max-time", "60", "--noproxy", "*", "--cacert"]).arg(root);
@@ -29,7 +29,7 @@ fn curl(root: &PathBuf, arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_client_that_trusts_the_certificate_drives_a_session_and_reads_its_events() {
+fn a_client_that_trusts_the_certificate_can_use_the_api() {
     let place = Place::new();
     let (certificate, key) = pair(&place, "own");
     let cert = format!("--tls-cert={}", certificate.display());
@@ -56,14 +56,14 @@ fn a_client_that_trusts_the_certificate_drives_a_session_and_reads_its_events() 
     let mut plain = TcpStream::connect(base.strip_prefix("https://").unwrap()).unwrap();
     plain.write_all(b"GET /v1/health HTTP/1.0\r\nhost: localhost\r\n\r\n").unwrap();
     let mut said = Vec::new();
-    // The server may end the connection as it likes.
+    // The server may close the connection in any way.
     let _ = plain.read_to_end(&mut said);
     assert!(!String::from_utf8_lossy(&said).contains("HTTP/1"), "plain HTTP was answered");
     server.stop();
 }
 
 #[test]
-fn what_cannot_be_used_is_told_and_nothing_is_served() {
+fn unusable_certificates_are_rejected_at_start() {
     let place = Place::new();
     let (certificate, key) = pair(&place, "own");
     let (_, other) = pair(&place, "other");

@@ -1,4 +1,4 @@
-//! `viv policy log` and `viv policy suggest`: what a session tried to reach, and a policy that would have let it.
+//! Tests of `viv policy log` and `viv policy suggest`.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -18,7 +18,7 @@ fn good(ran: Ran) -> String {
     ran.out
 }
 
-/// A place in which a session was refused two hosts, one of them twice.
+/// Returns an environment with a session that was denied two hosts, one of them twice.
 fn place() -> Place {
     let place = Place::new();
     let policy = place.workspace().parent().unwrap().join("p.yaml");
@@ -36,7 +36,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn what_was_refused_is_listed_and_becomes_a_policy() {
+fn denied_connections_are_listed_and_suggested() {
     let place = place();
     let table = good(place.run(&["policy", "log", "s1", "--denied"]));
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split('\t').collect()).collect();
@@ -61,7 +61,7 @@ fn what_was_refused_is_listed_and_becomes_a_policy() {
     assert_eq!(test(&["net", "kept.example.com:443"]), 0, "{suggested}");
     assert_eq!(test(&["net", "api.openai.com:443"]), 5, "{suggested}");
     assert!(
-        suggested.contains("# refused 2 times: GET /a/b\n")
+        suggested.contains("# denied 2 times: GET /a/b\n")
             && suggested.contains("# no policy can allow api.openai.com:443")
     );
     let told: Value = serde_json::from_str(&good(place.run(&["--json", "policy", "suggest", "s1"]))).unwrap();
@@ -70,7 +70,7 @@ fn what_was_refused_is_listed_and_becomes_a_policy() {
 }
 
 #[test]
-fn what_a_running_session_is_refused_can_be_watched() {
+fn denied_connections_of_a_running_session_can_be_followed() {
     let place = Place::new();
     let _server = Server::start(&place);
     good(place.run(&["api", "POST", "/v1/sessions/s1", "--data", r#"{"agent":"mock"}"#]));
@@ -83,7 +83,7 @@ fn what_a_running_session_is_refused_can_be_watched() {
     assert!(wait(&mut watching).success());
 }
 
-/// Asks for a page and says what the proxy told the agent to do about it.
+/// Requests a page and returns the hint of the proxy's answer.
 fn told(place: &Place, url: &str) -> String {
     let message = serde_json::json!({"message": format!("/fetch {url}")}).to_string();
     let events = good(place.run(&["api", "POST", "/v1/sessions/s1/messages/stream", "--data", &message]));
@@ -92,7 +92,7 @@ fn told(place: &Place, url: &str) -> String {
 }
 
 #[test]
-fn what_a_running_session_may_reach_is_narrowed_and_widened_by_a_person() {
+fn a_person_narrows_and_grants_network_access_of_a_running_session() {
     let place = Place::new();
     std::fs::write(place.workspace().parent().unwrap().join("p.yaml"), POLICY).unwrap();
     let serve = ["serve", "--no-auth", "--policy", "p.yaml"];
@@ -101,7 +101,7 @@ fn what_a_running_session_may_reach_is_narrowed_and_widened_by_a_person() {
     let url = "http://files.example.com/other";
     assert!(told(&place, url).starts_with("what to do: add \\\"files.example.com:80"), "nothing was granted yet");
 
-    // A rule about another path of the host: nobody is called, and what the proxy says shows that it knows the rule.
+    // The rule covers another path, so no connection is made; the proxy's answer names the rule.
     good(place.run(&["policy", "grant", "s1", "net.allowlist=GET files.example.com:80/granted"]));
     assert!(told(&place, url).starts_with("what to do: add the path"), "the grant does not hold");
     let refused = place.run(&["policy", "grant", "s1", "fs.read=/etc"]);
@@ -110,7 +110,7 @@ fn what_a_running_session_may_reach_is_narrowed_and_widened_by_a_person() {
     assert!(refused.code == 5 && refused.people.contains("policy_widening_denied"), "{refused:?}");
     assert_eq!(place.run(&["policy", "grant", "s1", "net.enabled=true", "--seconds=0"]).code, 2);
 
-    // Kept over a restart, and in its order.
+    // The changes survive a restart in their order.
     server.stop();
     let server = Server::start_as(&place, &serve);
     assert!(told(&place, url).starts_with("what to do: add the path"), "the grant was forgotten");

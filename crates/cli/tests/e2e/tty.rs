@@ -1,4 +1,4 @@
-//! `viv exec --tty`: a command that has a terminal, and a person whose own one is left as it was.
+//! Tests of `viv exec --tty`: the command's terminal, and restoring our own.
 
 use crate::place::Place;
 use crate::terminal::Terminal;
@@ -8,9 +8,9 @@ fn start(place: &Place, script: &str) -> Terminal {
 }
 
 #[test]
-fn the_command_has_a_terminal_of_its_own_and_keys_go_there() {
+fn the_command_has_its_own_terminal_and_receives_keys() {
     let place = Place::new();
-    // Ctrl-C is a key for the command, not a signal for viv.
+    // Ctrl-C goes to the command, not to viv.
     let script =
         "trap 'echo interrupted' INT; tty; echo up; read cut; read line; echo got $line; stty -echo; read rest; exit 7";
     let mut terminal = start(&place, script);
@@ -27,7 +27,7 @@ fn the_command_has_a_terminal_of_its_own_and_keys_go_there() {
 }
 
 #[test]
-fn the_size_of_the_window_follows() {
+fn window_size_changes_reach_the_command() {
     let place = Place::new();
     let mut terminal = start(&place, "trap 'stty size; exit 3' WINCH; stty size; while :; do sleep 0.05; done");
     terminal.until("24 80\r\n");
@@ -38,7 +38,7 @@ fn the_size_of_the_window_follows() {
 }
 
 #[test]
-fn the_persons_terminal_is_as_it_was_however_it_ends() {
+fn the_terminal_is_restored_after_every_kind_of_end() {
     let place = Place::new();
     let ended = |arguments: &[&str], signal: Option<rustix::process::Signal>, code: i32| {
         let mut terminal = Terminal::start(place.viv(&[&["exec", "--tty"], arguments].concat()));
@@ -61,7 +61,7 @@ fn the_persons_terminal_is_as_it_was_however_it_ends() {
 }
 
 #[test]
-fn what_is_drawn_passes_and_what_commands_the_terminal_does_not() {
+fn drawing_passes_and_other_escape_sequences_are_removed() {
     let place = Place::new();
     let script = r"printf '\033[2J\033[5;5Hdrawn\033]52;c;c2VjcmV0\007\033]0;title\033\\\033[21t'";
     let (status, shown) = start(&place, script).finish();
@@ -69,7 +69,7 @@ fn what_is_drawn_passes_and_what_commands_the_terminal_does_not() {
 }
 
 #[test]
-fn without_a_terminal_there_is_none_to_give() {
+fn tty_without_a_terminal_is_rejected() {
     let place = Place::new();
     let ran = place.run(&["exec", "--tty", "--", "true"]);
     assert_eq!(ran.code, 125, "{}", ran.people);

@@ -1,4 +1,4 @@
-//! Sessions that name the upstream their model calls go to.
+//! Sessions that name their upstream.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::place::{Place, Ran};
 use crate::server::Server;
 use crate::stub::{Manner, Stub};
 
-/// A place with two upstreams in its configuration, and neither of them the usual one.
+/// Returns an environment with two configured upstreams, neither of which is the default.
 fn place() -> (Place, [Stub; 2]) {
     let place = Place::new();
     let stubs = ["one", "two"].map(|_| Stub::start(Manner::Well, "From a model of its own."));
@@ -44,7 +44,7 @@ fn check_calls(stubs: &[Stub; 2], expected: [usize; 2]) {
 }
 
 #[test]
-fn two_sessions_of_a_server_have_two_models() {
+fn two_sessions_of_a_server_use_different_upstreams() {
     let (place, stubs) = place();
     let server = Server::start(&place);
     let client = server.client();
@@ -58,7 +58,7 @@ fn two_sessions_of_a_server_have_two_models() {
     assert_eq!(refused.status, 400, "{refused:?}");
     assert!(refused.json().to_string().contains("unknown upstream `three`; known upstreams: one, two"), "{refused:?}");
 
-    // It stays with the session, and with what goes on from it.
+    // The upstream is kept after a resume and in a fork.
     server.kill(&place.data());
     let server = Server::start(&place);
     tell(&place, "s1");
@@ -83,11 +83,11 @@ fn a_run_and_a_task_name_their_upstream_too() {
     assert_eq!(ran.code, 0, "{}", ran.people);
     check_calls(&stubs, [1, 1]);
     let ran = place.run(&["run", "--workspace", "workspace", "--upstream", "three", "mock", "hello"]);
-    assert!(ran.code == 2 && ran.people.contains("there are: one, two"), "{}: {}", ran.code, ran.people);
+    assert!(ran.code == 2 && ran.people.contains("one, two"), "{}: {}", ran.code, ran.people);
 }
 
 #[test]
-fn the_environment_names_the_server_of_a_model() {
+fn the_environment_can_describe_the_upstream() {
     let (place, stubs) = place();
     let run = ["run", "--workspace", "workspace", "mock", "hello"];
     let mut command = place.viv(&run);
@@ -95,7 +95,7 @@ fn the_environment_names_the_server_of_a_model() {
     let output = command.env("MODEL_NAME", "gpt-4o-mini").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     check_calls(&stubs, [1, 0]);
-    // What is said on the command line comes before it.
+    // The command line takes precedence.
     let mut command = place.viv(&[&run[..], &["--upstream", "two"]].concat());
     command.env("BASE_URL", format!("http://{}/v1", stubs[0].address)).env("API_KEY", "sk-one");
     let output = command.env("MODEL_NAME", "gpt-4o-mini").output().unwrap();

@@ -1,4 +1,4 @@
-//! Two users, or two data directories, never meet.
+//! Isolation of users and data directories.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
@@ -6,12 +6,12 @@ use std::process::Command;
 use crate::place::{Place, Ran, finish};
 use crate::server::Server;
 
-/// The user that owns nothing.
+/// The user `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// Runs `viv` as another user, in a place that was opened to it.
+/// Runs `viv` as another user, in a directory that this user may enter.
 fn as_nobody(place: &Place, arguments: &[&str]) -> Ran {
-    // The program stands where only its builder may look.
+    // The build directory may be unreadable for other users.
     let copy = place.data().parent().unwrap().join("viv");
     if !copy.exists() {
         std::fs::copy(crate::place::program(), &copy).unwrap();
@@ -26,12 +26,12 @@ fn as_nobody(place: &Place, arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn what_one_directory_holds_another_does_not() {
+fn data_directories_share_nothing() {
     let (one, other) = (Place::new(), Place::new());
     assert_eq!(one.run(&["demo"]).code, 0);
     assert_eq!(other.run(&["sessions", "ls"]).out, "");
     assert_eq!(other.run(&["sessions", "show", "@last"]).code, 3);
-    // Two servers at once, and sessions of the same name in both.
+    // Two servers with sessions of the same id.
     let (first, second) = (Server::start(&one), Server::start(&other));
     for server in [&first, &second] {
         assert_eq!(server.client().try_create("same").unwrap().status, 200);
@@ -46,14 +46,14 @@ fn what_one_directory_holds_another_does_not() {
 }
 
 #[test]
-fn nobody_else_can_look_into_a_data_directory() {
+fn a_data_directory_is_private() {
     let place = Place::new();
     let server = Server::start(&place);
     assert_eq!(server.client().try_create("mine").unwrap().status, 200);
     let mut open = vec![place.data()];
     while let Some(path) = open.pop() {
         let metadata = path.symlink_metadata().unwrap();
-        // What the agent may see of its workspace is its own business; everything else is the owner's alone.
+        // The workspace of the demo may be readable; everything else is private to the owner.
         assert_eq!(metadata.permissions().mode() & 0o077, 0, "{} is open to others", path.display());
         if metadata.is_dir() {
             open.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
@@ -63,15 +63,15 @@ fn nobody_else_can_look_into_a_data_directory() {
 }
 
 #[test]
-fn another_users_directory_is_refused() {
+fn the_data_directory_of_another_user_is_rejected() {
     if !rustix::process::geteuid().is_root() {
-        // Only root can make files of another user; as root the same test runs.
+        // Only root can create files of another user.
         return;
     }
     let place = Place::new();
     std::fs::create_dir(place.data()).unwrap();
     std::fs::set_permissions(place.data(), PermissionsExt::from_mode(0o755)).unwrap();
-    // Root on a directory of somebody else, and somebody else on root's.
+    // Root uses another user's directory, and another user root's.
     for (owner, ran) in [
         (NOBODY, place_owned_by(&place, NOBODY, |place| place.run(&["sessions", "ls"]))),
         (0, place_owned_by(&place, 0, |place| as_nobody(place, &["sessions", "ls"]))),
@@ -84,9 +84,9 @@ fn another_users_directory_is_refused() {
 }
 
 #[test]
-fn the_socket_knows_its_user_by_more_than_its_mode() {
+fn the_socket_rejects_other_users_regardless_of_its_mode() {
     if !rustix::process::geteuid().is_root() {
-        // Only root can be somebody else; as root the same test runs.
+        // Only root can switch to another user.
         return;
     }
     let place = Place::new();
@@ -97,7 +97,7 @@ fn the_socket_knows_its_user_by_more_than_its_mode() {
     }
     std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).unwrap();
     let id = NOBODY.to_string();
-    // Whoever connects is told apart from who is answered: the mode lets everybody in.
+    // The mode allows everybody to connect; the server still rejects other users.
     let script = r#"socket(S, AF_UNIX, SOCK_STREAM, 0) and connect(S, pack_sockaddr_un($ARGV[0])) or die $!;
         print "connected\n";
         $SIG{PIPE} = "IGNORE";
@@ -115,9 +115,9 @@ fn the_socket_knows_its_user_by_more_than_its_mode() {
 }
 
 #[test]
-fn an_ordinary_user_has_a_demo_too() {
+fn the_demo_works_for_an_ordinary_user() {
     if !rustix::process::geteuid().is_root() {
-        // Then every test here is this test.
+        // All tests run as an ordinary user then.
         return;
     }
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Holds a ledger against what the vendor served and what clients saw the end of.
+//! Compares a ledger with the calls that the vendor served and that clients completed.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use protocol::CallId;
 use rusqlite::Connection;
 
-/// What became of the calls of one data directory.
+/// Ledger state of the calls of one data directory.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) settled: usize,
@@ -48,7 +48,7 @@ pub(crate) fn check(directory: &Path, served: &HashMap<CallId, Vec<u64>>, finish
     tally
 }
 
-/// State and charge of every call.
+/// Returns state and charge of every call.
 fn rows(database: &Connection) -> HashMap<CallId, (String, u64)> {
     let mut statement = database.prepare("SELECT call_id, state, spent_picos FROM call").unwrap();
     let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, (row.get(1)?, row.get(2)?)));
@@ -56,7 +56,7 @@ fn rows(database: &Connection) -> HashMap<CallId, (String, u64)> {
     rows.map(|(call, rest)| (CallId::new(call).unwrap(), rest)).collect()
 }
 
-/// What everybody has spent, as budgets see it.
+/// Returns the total spending that budgets count.
 fn total(database: &Connection) -> u64 {
     let sql = "SELECT spent_picos FROM total WHERE scope = 'everything' AND span = 'ever'";
     database.query_row(sql, [], |row| row.get(0)).unwrap()

@@ -1,15 +1,15 @@
-//! Chance that can be repeated.
+//! Reproducible random numbers.
 
 use std::sync::{Arc, Mutex};
 
 use uuid::Uuid;
 
-/// Throws that follow from a seed (splitmix64).
+/// Random number generator with a seed (splitmix64).
 #[derive(Debug, Clone)]
 pub(crate) struct Dice(Arc<Mutex<u64>>);
 
 impl Dice {
-    /// The seed in `VIV_TEST_SEED`, else one of chance; said aloud, so that a failure can be repeated.
+    /// Uses the seed in `VIV_TEST_SEED`, else a random one. The seed is printed, so that a failure can be repeated.
     pub(crate) fn seeded() -> Self {
         let given = std::env::var("VIV_TEST_SEED").ok().map(|seed| seed.parse().unwrap());
         let seed = given.unwrap_or_else(|| Uuid::new_v4().as_u64_pair().1);
@@ -17,7 +17,7 @@ impl Dice {
         Self(Arc::new(Mutex::new(seed)))
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub(crate) fn below(&self, end: u64) -> u64 {
         let mut state = self.0.lock().unwrap();
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

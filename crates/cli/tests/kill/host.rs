@@ -1,4 +1,4 @@
-//! A data directory, and the gateway of `viv gateway serve` on it, which can be killed.
+//! A data directory and a `viv gateway serve` on it that can be killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A place whose model is at `url` and whose ledger is as durable as said.
+    /// Returns a data directory with an upstream at `url` and the given ledger durability.
     pub(crate) fn new(url: &str, durability: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = format!(
@@ -40,7 +40,7 @@ impl Place {
         command
     }
 
-    /// Starts the gateway; it has put the ledger in order when this returns.
+    /// Starts the gateway; the ledger is recovered when this returns.
     pub(crate) fn serve(&self) -> Host {
         let mut command = self.viv(&["gateway", "serve", "--listen", "127.0.0.1:0"]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
@@ -52,7 +52,7 @@ impl Place {
     }
 }
 
-/// A gateway that runs. Dropped, it is killed.
+/// A running gateway; it is killed when dropped.
 pub(crate) struct Host {
     pub(crate) address: std::net::SocketAddr,
     pub(crate) key: String,
@@ -60,13 +60,13 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks it to leave, and waits until it has.
+    /// Stops the gateway and waits for its end.
     pub(crate) fn leave(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -76,7 +76,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // Gone already unless the test failed.
+        // Usually it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Clients that call and call.
+//! Clients that call the gateway in a loop.
 
 use std::net::SocketAddr;
 
@@ -10,10 +10,10 @@ use protocol::CallId;
 use serde_json::Value;
 use tokio::{net::TcpStream, task::JoinSet};
 
-/// Calls until the gateway is gone; returns the streams that were seen to their end.
+/// Calls until the gateway is gone; returns the completed streams.
 pub(crate) async fn until_it_breaks(address: SocketAddr, token: String) -> Vec<CallId> {
     let mut finished = Vec::new();
-    // Broken is what ends this, whichever step it happens in.
+    // Any error means that the gateway is gone.
     let _: Option<()> = call(address, &token, &mut finished).await;
     finished
 }
@@ -43,7 +43,7 @@ async fn call(address: SocketAddr, token: &str, finished: &mut Vec<CallId>) -> O
     None
 }
 
-/// The call, which the vendor gives back as the id of its message.
+/// Returns the call id, which the vendor sends back as the message id.
 fn call_in(stream: &[u8]) -> CallId {
     let text = std::str::from_utf8(stream).unwrap();
     let start = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();

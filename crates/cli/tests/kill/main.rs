@@ -1,7 +1,6 @@
-//! `viv gateway serve` is killed at random points under load, a hundred times: no charge is lost and none is doubled.
+//! Kills `viv gateway serve` a hundred times at random points under load: no charge is lost or doubled.
 //!
-//! The vendor lives in this process and remembers what it served; it also says when the gateway dies, in the midst
-//! of what it does. `VIV_TEST_SEED` repeats the throws of a run.
+//! The vendor runs in this process, records the calls it served, and triggers the kills. `VIV_TEST_SEED` repeats a run.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed, which is its purpose")]
 
 mod books;
@@ -27,18 +26,18 @@ use dice::Dice;
 use host::Place;
 use vendor::{Connection, ReceivedRequest, StubVendor, http_event_stream, http_response};
 
-/// How often the gateway is killed; each data directory sees its share.
+/// Number of kills, divided among the data directories.
 const ROUNDS: usize = 100;
 const ROUNDS_A_PLACE: usize = 10;
 const CLIENTS: usize = 8;
-/// A kill comes after so many moments of the vendor, at most.
+/// Maximum number of vendor steps before a kill.
 const MOMENTS: u64 = 60;
-/// And so many microseconds later, at most.
+/// Maximum additional delay in microseconds.
 const DELAY_MICROS: u64 = 2_000;
-/// Pico-dollars a token, in and out, as the configuration has them.
+/// Configured prices in pico-dollars per input and output token.
 const RATES: (u64, u64) = (3_000_000, 15_000_000);
 
-/// What the vendor served, in pico-dollars by call; more than once would be a second charge.
+/// Served calls with their cost in pico-dollars; two entries would be a double charge.
 type Served = Arc<Mutex<HashMap<CallId, Vec<u64>>>>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -53,7 +52,7 @@ async fn no_charge_is_lost_or_doubled_by_kill_9() {
     assert!(settled > ROUNDS && unknown > 0, "{settled} settled and {unknown} unknown are no kills under load");
 }
 
-/// The life of one data directory.
+/// Runs the kills of one data directory.
 async fn kill_again_and_again(dice: &Dice, durability: &str) -> Tally {
     let (served, moments) = (Served::default(), watch::Sender::new(0));
     let vendor = vendor(served.clone(), moments.clone(), dice.clone()).await;
@@ -71,13 +70,13 @@ async fn kill_again_and_again(dice: &Dice, durability: &str) -> Tally {
         tokio::task::block_in_place(|| host.kill());
         finished.extend(clients.join_all().await.into_iter().flatten());
     }
-    // One that lives puts in order what the others left, and leaves in order itself.
+    // The last gateway recovers the calls of the killed ones and stops cleanly.
     tokio::task::block_in_place(|| place.serve().leave());
     let served = served.lock().unwrap();
     books::check(place.path(), &served, &finished)
 }
 
-/// A vendor that takes a moment, answers as it was asked, and remembers.
+/// A slow vendor that records its calls.
 async fn vendor(served: Served, moments: watch::Sender<u64>, dice: Dice) -> StubVendor {
     StubVendor::with_handler(move |request, mut pipe: Box<dyn Connection>| {
         let (served, moments, dice) = (served.clone(), moments.clone(), dice.clone());

@@ -1,4 +1,4 @@
-//! Skills and MCP servers: there for their own session, and for no other.
+//! Skills and MCP servers of one session, which other sessions do not see.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use crate::place::{Place, Ran};
 use crate::stub::{Manner, Stub};
 
-/// What the agents are given in the conformance tests as well.
+/// The skill of the conformance tests.
 const SKILL: &str = include_str!("../../../../tests/conformance/equipment/SKILL.md");
 const SERVER: &str = include_str!("../../../../tests/conformance/equipment/server.sh");
 
-/// The model of the mock: it looks where its skills are.
+/// A script that makes the mock agent list its skills.
 const LOOKS: &str = r#"
 version: 1
 rules:
@@ -56,7 +56,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 }
 
 #[test]
-fn a_local_skill_is_there_for_its_session_and_for_no_other() {
+fn a_local_skill_is_visible_in_its_session_only() {
     let place = mock_place();
     skill_at(&place.path("skills"));
     let source = json!({"skills": {"sources": [{"type": "local", "source": place.path("skills")}]}});
@@ -67,7 +67,7 @@ fn a_local_skill_is_there_for_its_session_and_for_no_other() {
 }
 
 #[test]
-fn a_skill_of_a_repository_is_fetched_at_its_ref_and_dropped_with_its_session() {
+fn a_skill_of_a_repository_is_fetched_at_its_ref_and_removed_with_its_session() {
     let place = mock_place();
     let (work, bare) = (place.path("work"), place.path("skills.git"));
     skill_at(&work.join("skills"));
@@ -88,7 +88,7 @@ fn a_skill_of_a_repository_is_fetched_at_its_ref_and_dropped_with_its_session() 
 }
 
 #[test]
-fn what_the_policy_does_not_let_a_session_reach_is_not_fetched_for_it() {
+fn skills_from_a_denied_host_are_not_fetched() {
     for (kind, source) in [("git", "https://skills.example.com/a.git"), ("github", "owner/name")] {
         let source = json!({"skills": {"sources": [{"type": kind, "source": source}]}});
         let ran = task(&mock_place(), "mock", source);
@@ -97,7 +97,7 @@ fn what_the_policy_does_not_let_a_session_reach_is_not_fetched_for_it() {
 }
 
 #[test]
-fn an_agent_that_cannot_keep_it_refuses() {
+fn an_agent_without_mcp_support_rejects_mcp_servers() {
     let servers = json!({"mcp": {"s": {"type": "local", "command": "true"}}});
     let ran = task(&mock_place(), "mock", servers);
     assert_eq!((ran.code, &ran.report["failure"]["class"]), (Some(2), &Value::from("invalid_request")), "{ran:#?}");
@@ -105,7 +105,7 @@ fn an_agent_that_cannot_keep_it_refuses() {
 }
 
 #[test]
-fn claude_is_told_its_skills_and_its_tools_and_the_next_session_is_not() {
+fn claude_sees_skills_and_tools_of_its_session_only() {
     let stub = Stub::start(Manner::Well, "I can tidy and polish.");
     let place = Place::with_claude();
     place.env_file(&stub);

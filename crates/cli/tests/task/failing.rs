@@ -1,4 +1,4 @@
-//! Every class of failure, provoked.
+//! Tests for every failure class of a task.
 
 use std::net::TcpListener;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::place::{Place, Ran};
 use crate::stub::{Manner, Stub};
 
-/// Commands that call the gateway with what every program has: a shell and bash's own TCP.
+/// Commands that call the gateway with bash's built-in TCP.
 const CALL: &str = r#"
 version: 1
 name: a_call
@@ -43,14 +43,14 @@ fn task(place: &Place, text: &str, arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn what_cannot_be_enforced_is_a_sandbox_create_error() {
-    // Without a wall there is no overlay, and nothing weaker is taken in its place.
+fn an_unenforceable_policy_is_a_sandbox_create_error() {
+    // Without a sandbox there is no overlay, and no weaker mode replaces it.
     let ran = task(&Place::new(), ECHO, &["--set", "sandbox.backend=unconfined", "--set", "sandbox.policy=balanced"]);
     check(&ran, "sandbox_create_error", 6);
 }
 
 #[test]
-fn a_gateway_whose_address_is_taken_is_a_proxy_bind_error() {
+fn a_used_gateway_address_is_a_proxy_bind_error() {
     let (place, taken) = (Place::new(), TcpListener::bind("127.0.0.1:0").unwrap());
     place.write("bind.yaml", BIND);
     let gateway = format!("gateway={}", taken.local_addr().unwrap());
@@ -59,7 +59,7 @@ fn a_gateway_whose_address_is_taken_is_a_proxy_bind_error() {
 }
 
 #[test]
-fn a_command_that_fails_with_the_models_side_is_an_upstream_error() {
+fn a_command_that_fails_after_a_failed_model_call_is_an_upstream_error() {
     let place = Place::new();
     let stub = Stub::start(Manner::Refuses(500), "");
     place.env_file(&stub);
@@ -68,7 +68,7 @@ fn a_command_that_fails_with_the_models_side_is_an_upstream_error() {
 }
 
 #[test]
-fn a_call_that_is_answered_is_none() {
+fn a_successful_model_call_is_not_an_upstream_error() {
     let place = Place::new();
     place.env_file(&Stub::start(Manner::Well, "hello"));
     let ran = task(&place, CALL, &[]);
@@ -90,17 +90,17 @@ fn a_command_that_fails_by_itself_is_a_runtime_error() {
 }
 
 #[test]
-fn an_artifact_that_is_not_there_is_an_artifact_read_error() {
+fn a_missing_artifact_is_an_artifact_read_error() {
     let place = Place::new();
     let ran = task(&place, ECHO, &["--set", "artifacts=[{path: /tmp/nothing.txt}]"]);
     check(&ran, "artifact_read_error", 3);
-    // The sandbox is gone and the record is closed all the same.
+    // The sandbox is removed and the journal is closed anyway.
     let last = place.trajectory(&ran).pop().unwrap();
     assert_eq!((&last["type"], &last["data"]["reason"]), (&Value::from("session.ended"), &Value::from("error")));
 }
 
 #[test]
-fn an_artifact_that_is_a_link_is_read_inside_only() {
+fn an_artifact_link_is_followed_in_the_sandbox_only() {
     let place = Place::new();
     let commands = "commands=[{run: [ln, -s, /etc/hostname-of-the-host, /tmp/link]}]";
     let ran = task(&place, ECHO, &["--set", commands, "--set", "artifacts=[{path: /tmp/link}]"]);
@@ -108,14 +108,14 @@ fn an_artifact_that_is_a_link_is_read_inside_only() {
 }
 
 #[test]
-fn what_is_no_task_is_refused_with_its_place() {
+fn an_invalid_task_is_rejected_with_its_position() {
     let ran = task(&Place::new(), "{version: 1, name: x, comands: []}", &[]);
     assert_eq!(ran.code, Some(2));
-    assert!(ran.people.contains("config_invalid") && ran.people.contains("is not a task"), "{}", ran.people);
+    assert!(ran.people.contains("config_invalid") && ran.people.contains("invalid task"), "{}", ran.people);
 }
 
 #[test]
-fn an_entrypoint_runs_beside_the_commands_and_ends_with_them() {
+fn an_entrypoint_runs_until_the_commands_end() {
     let entrypoint = "sandbox={entrypoint: [sh, -c, 'echo up > /tmp/up; exec sleep 600']}";
     let waits = "commands=[{run: [sh, -c, 'until [ -s /tmp/up ]; do sleep 0.01; done; cat /tmp/up'], timeout: 20s}]";
     let ran = task(&Place::new(), ECHO, &["--set", entrypoint, "--set", waits]);
@@ -124,16 +124,16 @@ fn an_entrypoint_runs_beside_the_commands_and_ends_with_them() {
 }
 
 #[test]
-fn the_time_of_a_task_is_one_for_all_its_prompts() {
-    // Either alone fits; together they do not.
+fn all_prompts_share_the_time_limit_of_the_task() {
+    // Each prompt fits into the limit, both together do not.
     let text = "{version: 1, name: slow, agent: mock, timeout: 2s, prompts: [{text: /slow 15}, {text: /slow 15}]}";
     let ran = task(&Place::new(), text, &[]);
     check(&ran, "timeout", 124);
-    assert!(ran.report["failure"]["message"].as_str().unwrap().contains("not done in 2s"), "{ran:#?}");
+    assert!(ran.report["failure"]["message"].as_str().unwrap().contains("time limit of 2s"), "{ran:#?}");
 }
 
 #[test]
-fn a_mode_of_an_agent_is_kept_or_refused() {
+fn an_unsupported_permission_mode_is_rejected() {
     let text = "{version: 1, name: planned, agent: mock, permission_mode: plan, prompts: [{text: /echo hello}]}";
     let place = Place::new();
     assert_eq!(task(&place, text, &[]).code, Some(0));

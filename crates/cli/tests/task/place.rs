@@ -1,4 +1,4 @@
-//! A data directory, a stub's address in an env file, and `viv task` in it.
+//! Test environment: a data directory, an env file with the address of a stub server, and `viv task`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -8,12 +8,12 @@ use tempfile::TempDir;
 
 use crate::stub::Stub;
 
-/// A place of its own for every test.
+/// Test environment of one test.
 pub(crate) struct Place {
     directory: TempDir,
 }
 
-/// How a task ended, and what it said.
+/// Exit code and output of a task.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -26,7 +26,7 @@ impl Place {
         Self { directory: TempDir::new().unwrap() }
     }
 
-    /// The same, with the real Claude Code.
+    /// Returns an environment with the real Claude Code.
     pub(crate) fn with_claude() -> Self {
         let (place, installed) = (Self::new(), installed_claude());
         std::fs::create_dir(place.path("data")).unwrap();
@@ -42,14 +42,14 @@ impl Place {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    /// Writes `.env` for a model that `stub` plays.
+    /// Writes `.env` with the address of `stub`.
     pub(crate) fn env_file(&self, stub: &Stub) {
         let text =
             format!("BASE_URL=http://{}/v1\nAPI_KEY=sk-real-key-of-ours\nMODEL_NAME=gpt-4o-mini\n", stub.address);
         self.write(".env", &text);
     }
 
-    /// Carries out a task and reads its report.
+    /// Runs a task and reads its report.
     pub(crate) fn task(&self, file: &Path, arguments: &[&str]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_viv"));
         command.arg("--json").arg("--data-dir").arg(self.path("data")).arg("task").arg(file).args(arguments);
@@ -59,7 +59,7 @@ impl Place {
         Ran { code: status.code(), report, people: String::from_utf8_lossy(&stderr).into_owned() }
     }
 
-    /// The record of a task, as its logs have it.
+    /// Returns the journal of a task from its logs.
     pub(crate) fn trajectory(&self, ran: &Ran) -> Vec<Value> {
         let session = ran.report["session"].as_str().unwrap();
         let text = std::fs::read_to_string(self.path(&format!("logs/trajectory/{session}.jsonl"))).unwrap();
@@ -67,13 +67,13 @@ impl Place {
     }
 }
 
-/// A file of the repository.
+/// Returns the path of a file of the repository.
 pub(crate) fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path).canonicalize().unwrap()
 }
 
-/// A data directory in which Claude Code is installed by viv itself: in a folder that `cargo xtask test` keeps, else
-/// in one of the build's own. What is there is not installed again.
+/// Returns a data directory in which viv has installed Claude Code: a folder of `cargo xtask test`, else one in the build
+/// directory. An existing installation is reused.
 fn installed_claude() -> PathBuf {
     let kept = std::env::var_os("VIV_TEST_AGENTS_DIR").map(PathBuf::from);
     let folder = kept.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("agents"));

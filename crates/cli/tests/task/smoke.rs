@@ -1,5 +1,5 @@
-//! TC_CLAUDE_PROXY_E2E_SMOKE: the real Claude Code in the jail, through the gateway, against a server that takes chat
-//! completions; and a task of prompts with the mock.
+//! TC_CLAUDE_PROXY_E2E_SMOKE: the real Claude Code in the jail, through the gateway, with a chat completions server;
+//! and a task of prompts with the mock agent.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn kinds(trajectory: &[Value]) -> Vec<&str> {
     trajectory.iter().map(|event| event["type"].as_str().unwrap()).collect()
 }
 
-/// Carries the demo task out against `stub` and holds the report, the record and the rest of the machine against it.
+/// Runs the demo task against `stub` and checks the report, the journal and the remaining processes.
 #[track_caller]
 fn check(stub: &Stub) -> (Place, Ran) {
     let place = Place::with_claude();
@@ -35,7 +35,7 @@ fn check(stub: &Stub) -> (Place, Ran) {
     assert_eq!(registered["task_name"], "claude_proxy_demo");
     assert!(registered["sandbox_id"].as_str().unwrap().starts_with("sbx_"));
 
-    // Translation was on, and only the gateway held the key.
+    // The gateway translated the calls and was the only one with the key.
     let calls = stub.calls();
     assert!(!calls.is_empty() && calls.iter().all(|call| call.path == "/v1/chat/completions"), "{calls:#?}");
     assert!(calls.iter().all(|call| call.authorization.as_deref() == Some("Bearer sk-real-key-of-ours")));
@@ -48,7 +48,7 @@ fn check(stub: &Stub) -> (Place, Ran) {
         .contains("sk-real-key-of-ours")
     );
 
-    // Nothing of the sandbox is left: no process has its session's mark in its environment any more.
+    // No process of the sandbox is left: none has the session's marker in its environment.
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(registered["sandbox_id"].as_str().unwrap()));
     (place, ran)
@@ -73,7 +73,7 @@ fn tc_claude_proxy_e2e_smoke_without_streaming() {
 }
 
 #[test]
-fn an_agent_is_told_prompts_and_what_it_wrote_is_collected() {
+fn a_task_of_prompts_collects_the_artifacts() {
     let place = Place::new();
     place.write("task.yaml", include_str!("prompts.yaml"));
     std::fs::create_dir(place.path("project")).unwrap();

@@ -1,4 +1,4 @@
-//! A server that takes chat completions, and remembers what it was asked.
+//! A stub server with the chat completions API that records its requests.
 #![allow(dead_code, reason = "two test binaries share it, and each uses a part")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -8,23 +8,23 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// A stream whose end is the end of the connection.
+/// Header of a stream that ends with the connection.
 const OPENING: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
-/// How the stub answers.
+/// Behaviour of the stub.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Manner {
-    /// As it is asked to: a stream, or one document.
+    /// Answers with a stream or a document, as requested.
     Well,
-    /// A stream is cut after its first word, so that clients ask again without one.
+    /// Cuts streams after the first word, so that clients retry without streaming.
     CutsStreams,
-    /// The second half of a stream comes when somebody opens the gate.
+    /// Sends the second half of a stream when the gate is opened.
     HoldsBack(&'static Gate),
-    /// Every call with this status.
+    /// Answers every call with this status.
     Refuses(u16),
 }
 
-/// What a test opens when it has seen enough.
+/// Gate that a test opens.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     open: Mutex<bool>,
@@ -42,7 +42,7 @@ impl Gate {
     }
 }
 
-/// One call.
+/// One recorded call.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) path: String,
@@ -50,7 +50,7 @@ pub(crate) struct Call {
     pub(crate) body: Value,
 }
 
-/// A server that lives as long as the test's process.
+/// A server that runs until the test process ends.
 pub(crate) struct Stub {
     pub(crate) address: SocketAddr,
     calls: Arc<Mutex<Vec<Call>>>,
@@ -70,7 +70,7 @@ impl Stub {
         Self { address, calls }
     }
 
-    /// Everything it was asked so far.
+    /// Returns all recorded calls.
     pub(crate) fn calls(&self) -> Vec<Call> {
         self.calls.lock().unwrap().clone()
     }
@@ -78,7 +78,7 @@ impl Stub {
 
 fn serve(stream: TcpStream, manner: Manner, answer: &str, heard: &Mutex<Vec<Call>>) {
     let Ok(mut writer) = stream.try_clone() else { return };
-    // A client that keeps its connection open must not keep a thread for ever.
+    // An idle connection must not block a thread forever.
     let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
     let mut reader = BufReader::new(stream);
     while let Some(call) = read(&mut reader) {

@@ -58,6 +58,12 @@ impl CommandEnvironment {
         Self { env, mounts: Vec::new(), files: Vec::new(), skill_root: None, program: None }
     }
 
+    /// Returns the default variables alone, without an agent and without the gateway's address.
+    pub(super) fn bare() -> Self {
+        let env = sandbox::default_environment();
+        Self { env, mounts: Vec::new(), files: Vec::new(), skill_root: None, program: None }
+    }
+
     /// Returns the specification to execute `task`.
     pub(super) fn exec(&self, task: SessionCommand) -> ExecSpec {
         let mut command = task.command;
@@ -68,7 +74,18 @@ impl CommandEnvironment {
         }
         let mut env = self.env.clone();
         env.extend(task.env);
-        ExecSpec { command, env, timeout: task.timeout, output_limit: Some(task.output_limit), ..ExecSpec::default() }
+        if task.terminal.is_some() {
+            env.entry("TERM".to_owned()).or_insert_with(|| "xterm-256color".to_owned());
+        }
+        ExecSpec {
+            command,
+            env,
+            timeout: task.timeout,
+            idle_timeout: task.idle_timeout,
+            output_limit: Some(task.output_limit),
+            terminal: task.terminal,
+            ..ExecSpec::default()
+        }
     }
 }
 

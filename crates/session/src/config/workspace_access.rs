@@ -63,7 +63,7 @@ impl WorkspaceAccess {
             Err(_) if !self.covers(path) => return Err(forbidden(WorkspaceForbidden::Outside)),
             Err(error) => return Err(failed(error)),
         };
-        refuse_reserved(&canonical, data).map_err(forbidden)?;
+        refuse_reserved(&canonical, data.root()).map_err(forbidden)?;
         if !self.covers(&canonical) {
             return Err(forbidden(WorkspaceForbidden::Outside));
         }
@@ -86,12 +86,12 @@ impl WorkspaceAccess {
 }
 
 /// Fails for directories that no caller may use. `path` must be without links.
-pub(crate) fn refuse_reserved(path: &Path, data: &DataDir) -> Result<(), WorkspaceForbidden> {
+pub(crate) fn refuse_reserved(path: &Path, data_dir: &Path) -> Result<(), WorkspaceForbidden> {
     if path.parent().is_none() {
         return Err(WorkspaceForbidden::Root);
     }
     // A missing data directory needs no protection.
-    let Ok(data) = data.root().canonicalize() else { return Ok(()) };
+    let Ok(data) = data_dir.canonicalize() else { return Ok(()) };
     if path.starts_with(&data) && !path.starts_with(data.join(DEMO)) { Err(WorkspaceForbidden::Data) } else { Ok(()) }
 }
 

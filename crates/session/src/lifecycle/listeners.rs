@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use agents::PlacedFile;
 use base::EGRESS_PORT;
-use egress::{CA_BUNDLE_PATH, DnsSockets, LivePolicy, ProxyCredentials};
+use egress::{CA_BUNDLE_PATH, DnsSockets, Egress, LivePolicy, ProxyCredentials};
 use gateway::{GatewayIdentity, SessionToken};
 use policy::EffectivePolicy;
 use sandbox::{Sandbox, SandboxError, SandboxPort};
@@ -21,24 +21,24 @@ pub(crate) struct SandboxCredentials {
     /// The session token that the agent sends to the gateway.
     pub(crate) token: String,
     /// The credentials for the egress proxy.
-    outfit: ProxyCredentials,
+    proxy: ProxyCredentials,
 }
 
 impl SandboxCredentials {
     /// Issues new credentials for a sandbox of `plan`.
-    pub(crate) fn issue(host: &SessionHost, plan: &SessionPlan) -> Result<Self, SessionError> {
-        let outfit = host.config.egress.proxy_credentials(&plan.policy).map_err(|error| {
+    pub(crate) fn issue(egress: &Egress, plan: &SessionPlan) -> Result<Self, SessionError> {
+        let proxy = egress.proxy_credentials(&plan.policy).map_err(|error| {
             let step = "create the credentials of the egress proxy".to_owned();
             SessionError::Sandbox(SandboxError::Create { step, source: io::Error::other(error) })
         })?;
         let (_, token) = SessionToken::issue();
-        Ok(Self { token, outfit })
+        Ok(Self { token, proxy })
     }
 
     /// Returns the certificate bundle to place in the sandbox, if the proxy intercepts TLS.
     pub(crate) fn files(&self) -> Option<PlacedFile> {
-        let authority = self.outfit.session_ca.as_ref()?;
-        Some(PlacedFile { path: CA_BUNDLE_PATH.to_owned(), content: authority.ca_bundle() })
+        let session_ca = self.proxy.session_ca.as_ref()?;
+        Some(PlacedFile { path: CA_BUNDLE_PATH.to_owned(), content: session_ca.ca_bundle() })
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Listeners {
     /// The egress proxy for all other traffic, and its current policy.
     egress: Option<(egress::EgressAttachment, LivePolicy)>,
     /// The proxy credentials of this sandbox.
-    outfit: ProxyCredentials,
+    proxy: ProxyCredentials,
 }
 
 impl Listeners {
@@ -63,14 +63,27 @@ impl Listeners {
         credentials: &SandboxCredentials,
     ) -> Result<Self, SessionError> {
         let models = attach_models(host, plan, recorder, sandbox, &credentials.token)?;
-        let egress = attach_egress(host, plan, recorder, sandbox, credentials.outfit.clone())?;
-        Ok(Self { models, egress, outfit: credentials.outfit.clone() })
+        let policy = plan.policy_at(host.store.now_unix_secs());
+        let egress = attach_egress(&host.config.egress, policy, plan, recorder, sandbox, credentials)?;
+        Ok(Self { models, egress, proxy: credentials.proxy.clone() })
+    }
+
+    /// Serves only the egress port of `sandbox`; its commands cannot reach a model.
+    pub(crate) fn open_egress(
+        egress: &Egress,
+        plan: &SessionPlan,
+        recorder: &Recorder,
+        sandbox: &dyn Sandbox,
+        credentials: &SandboxCredentials,
+    ) -> Result<Self, SessionError> {
+        let egress = attach_egress(egress, (*plan.policy).clone(), plan, recorder, sandbox, credentials)?;
+        Ok(Self { models: None, egress, proxy: credentials.proxy.clone() })
     }
 
     /// Adds the proxy variables that programs inside the sandbox read.
     pub(crate) fn add_variables(&self, environment: &mut BTreeMap<String, String>) {
         if self.egress.is_some() {
-            self.outfit.add_to_environment(environment, (Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
+            self.proxy.add_to_environment(environment, (Ipv4Addr::LOCALHOST, EGRESS_PORT).into());
         }
     }
 
@@ -128,32 +141,33 @@ fn attach_models(
 }
 
 fn attach_egress(
-    host: &SessionHost,
+    egress: &Egress,
+    policy: EffectivePolicy,
     plan: &SessionPlan,
     recorder: &Recorder,
     sandbox: &dyn Sandbox,
-    outfit: ProxyCredentials,
+    credentials: &SandboxCredentials,
 ) -> Result<Option<(egress::EgressAttachment, LivePolicy)>, SessionError> {
     let Some(listener) = sandbox.take_listener(SandboxPort::Egress) else { return Ok(None) };
     let turn = recorder.current_turn();
-    let live_policy = LivePolicy::new(plan.policy_at(host.store.now_unix_secs()));
+    let live_policy = LivePolicy::new(policy);
     let identity = egress::EgressIdentity {
         session: plan.id.clone(),
         journal: recorder.journal().clone(),
         turn: Arc::new(move || turn.get()),
         policy: live_policy.clone(),
-        credentials: outfit,
-        dns: sandbox.take_names().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
+        credentials: credentials.proxy.clone(),
+        dns: sandbox.take_dns_sockets().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
         limits: egress::EgressLimits::default(),
     };
-    let attached = host.config.egress.attach(listener, identity);
+    let attached = egress.attach(listener, identity);
     attached.map(|egress| Some((egress, live_policy))).map_err(|source| listener_error("the egress port", source))
 }
 
 /// Returns the budgets that the policy sets for a session's model calls.
 fn budgets(policy: &EffectivePolicy) -> Vec<UsageLimit> {
     let models = policy.models();
-    let session_limit = |name, most| UsageLimit { name, scope: LimitScope::Session, window: LimitWindow::Ever, most };
+    let session_limit = |name, most| UsageLimit { name, scope: LimitScope::Session, window: LimitWindow::Ever, max: most };
     vec![
         session_limit("models.budget_usd", LimitAmount::Picos(models.budget_picos)),
         session_limit("models.max_requests", LimitAmount::Requests(models.max_requests)),

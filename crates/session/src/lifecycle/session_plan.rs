@@ -20,7 +20,7 @@ use crate::skills::SkillSources;
 use crate::{SessionError, SessionOptions, WorkspaceAccess};
 
 /// The agent name in the index of a session without an agent.
-const NO_AGENT: &str = "none";
+pub(crate) const NO_AGENT: &str = "none";
 
 /// The checked settings of a session.
 #[derive(Debug, Clone)]
@@ -197,11 +197,11 @@ impl SessionPlan {
     }
 
     /// Fails for a workspace that no session may use. Resumed sessions are checked again.
-    pub(crate) fn check_workspace(&self, host: &SessionHost) -> Result<(), SessionError> {
+    pub(crate) fn check_workspace(&self, data_dir: &Path) -> Result<(), SessionError> {
         let Some(path) = &self.directory else { return Ok(()) };
         let canonical = path.canonicalize().map_err(|source| SessionError::Directory { path: path.clone(), source })?;
         let forbidden = |why| SessionError::DirectoryNotAllowed { path: path.clone(), why };
-        refuse_reserved(&canonical, host.store.directory()).map_err(forbidden)
+        refuse_reserved(&canonical, data_dir).map_err(forbidden)
     }
 
     /// Returns the specification of a new sandbox with these mounts and files.
@@ -221,14 +221,18 @@ impl SessionPlan {
 
     /// Returns the data of `policy.effective`: how `sandbox` enforces each policy key, and the policy in sentences.
     pub(crate) fn effective_policy(&self, host: &SessionHost, sandbox: &dyn Sandbox) -> PolicyEffective {
-        let changed = (!self.policy_changes.is_empty()).then(|| self.policy_at(host.store.now_unix_secs()));
+        self.effective_policy_at(host.store.now_unix_secs(), host.config.backend.name(), sandbox.effective())
+    }
+
+    /// Returns the data of `policy.effective` for a sandbox of `backend` that enforces `keys`.
+    pub(crate) fn effective_policy_at(&self, unix_secs: u64, backend: &str, mut keys: Value) -> PolicyEffective {
+        let changed = (!self.policy_changes.is_empty()).then(|| self.policy_at(unix_secs));
         let now = changed.as_ref().unwrap_or(&self.policy);
         let sentences = policy::explain(now).iter().map(|sentence| PolicySentence {
             text: sentence.text.clone(),
             layer: sentence.layer.to_string(),
             rule: sentence.rule.location(),
         });
-        let mut keys = sandbox.effective();
         if let Some(net) = keys.get_mut("net").and_then(Value::as_object_mut) {
             let policy::NetPolicy { enabled, allowlist, intercept, .. } = now.net();
             let value = json!({"enabled": enabled, "allowlist": allowlist, "intercept": intercept});
@@ -239,7 +243,7 @@ impl SessionPlan {
             let by = "the session checks the calls that an agent asks about; other calls are not checked";
             keys.insert("tools".to_owned(), json!({"state": "weaker", "by": by}));
         }
-        PolicyEffective { backend: host.config.backend.name().to_owned(), keys, sentences: sentences.collect() }
+        PolicyEffective { backend: backend.to_owned(), keys, sentences: sentences.collect() }
     }
 
     /// Returns the policy at a time, with all changes that are in force then.

@@ -1,18 +1,18 @@
-//! What agents made of the answers they got: an answer that was given is applied once, and one that was not, never.
+//! Effects of permission answers: an allowed command runs once, a denied or unanswered one never.
 
 use protocol::{Event, EventBody, ItemKind, ItemStatus, PermissionStatus, TurnOutcome};
 
-/// What happened in one turn.
+/// Events of one turn.
 #[derive(Debug, Default)]
 struct Done {
     allowed: usize,
     refused: usize,
-    /// Commands that were run, and commands that were not.
+    /// Commands that ran, and commands that did not.
     run: usize,
     left_out: usize,
 }
 
-/// Checks every turn of a session that does nothing but run commands it must ask for; so many were run.
+/// Checks every turn of a session that only runs commands with permission; returns the number of commands that ran.
 pub(super) fn check(id: &str, events: &[Event]) -> usize {
     let (mut turn, mut run) = (Done::default(), 0);
     for event in events {

@@ -1,4 +1,4 @@
-//! The clients of a server that will be killed, and what they were told before.
+//! Clients of a server that is killed, and the answers they received before.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -10,31 +10,31 @@ use crate::place::comes_true;
 use crate::processes;
 use crate::server::Server;
 
-/// What clients were told before the server died.
+/// Answers that clients received before the kill.
 #[derive(Default)]
 pub(super) struct Told {
-    /// Sessions whose making was answered with 200.
+    /// Sessions whose creation was confirmed.
     pub(super) made: HashSet<String>,
-    /// What was said where a session was not made.
+    /// Errors of sessions that were not created.
     pub(super) refused: Vec<Answer>,
-    /// Every session that somebody used.
+    /// All sessions in use.
     pub(super) used: HashSet<String>,
-    /// Messages that were taken: the session, the name the client gave them, and what they say.
+    /// Accepted messages: session, client message id and text.
     pub(super) taken: Vec<(String, String, String)>,
-    /// Messages that were taken out of the queue: the session, and the turn that would have answered.
+    /// Messages removed from the queue: session and turn.
     pub(super) removed: Vec<(String, String)>,
-    /// Answers to permissions that were taken: the session, the permission, the answer.
+    /// Accepted permission answers: session, permission, answer.
     pub(super) answered: Vec<(String, String, &'static str)>,
-    /// Permissions that nobody answers while the server lives.
+    /// Permissions that are left unanswered.
     pub(super) left_waiting: Vec<(String, String)>,
-    /// How much they were told.
+    /// Number of received answers and events.
     pub(super) moments: u64,
-    /// The events that each reader saw, from the first one on.
+    /// Events that each reader received, from the first on.
     pub(super) seen: Vec<(String, Vec<Frame>)>,
 }
 
 impl Told {
-    /// Whether they were told so much.
+    /// Returns whether the limits are reached.
     pub(super) fn is_much(&self, moments: u64, answers: u64) -> bool {
         self.moments >= moments && self.answered.len() as u64 >= answers
     }
@@ -42,16 +42,16 @@ impl Told {
 
 pub(super) type Notebook = Arc<Mutex<Told>>;
 
-/// What a reader does when the agent asks.
+/// Reaction of a reader to a permission request.
 #[derive(Clone, Copy)]
 enum Manner {
-    /// Answers, as fast as another one who answers differently.
+    /// Answers, in a race with a client that answers differently.
     Answers,
-    /// Lets it wait.
+    /// Leaves it unanswered.
     Waits,
 }
 
-/// What is asked for in each session of a round.
+/// Prompts of each session of a round.
 const PLAYS: [(&str, Manner); 4] = [
     ("/flood 80", Manner::Answers),
     ("/permission", Manner::Answers),
@@ -59,21 +59,21 @@ const PLAYS: [(&str, Manner); 4] = [
     ("/demo", Manner::Answers),
 ];
 
-/// Of so many messages one is taken back.
+/// One of this many messages is removed from the queue.
 const REMOVED: u32 = 4;
 
 fn id_of(round: u64, number: usize) -> String {
     format!("r{round}-{number}")
 }
 
-/// Several clients at once: some make sessions and talk, two follow each, one goes on with `old` sessions.
+/// Starts concurrent clients: some create and use sessions, two follow each session, one continues `old` sessions.
 pub(super) fn drive(client: &Client, round: u64, old: &[String], notebook: &Notebook) -> Vec<JoinHandle<()>> {
     let mut clients = Vec::new();
     for (number, (prompt, manner)) in PLAYS.into_iter().enumerate() {
         let (client, notebook, id) = (client.clone(), notebook.clone(), id_of(round, number));
         clients.push(std::thread::spawn(move || live(&client, &id, prompt, manner, &notebook)));
     }
-    // Sessions of the round before go on, then end: so is their number bounded.
+    // Sessions of the previous round continue and then end, which limits their number.
     let (client, notebook, old) = (client.clone(), notebook.clone(), old.to_vec());
     clients.push(std::thread::spawn(move || {
         for id in old {
@@ -123,18 +123,18 @@ fn live(client: &Client, id: &str, prompt: &str, manner: Manner, notebook: &Note
     }
 }
 
-/// Takes a message back that may wait.
+/// Removes a message that may be queued.
 fn remove(client: &Client, id: &str, turn: &str, notebook: &Notebook) {
     let removed = client.try_delete(&format!("/v1/sessions/{id}/queue/{turn}"));
     match removed.map(|answer| answer.status) {
         Some(204) => notebook.lock().unwrap().removed.push((id.to_owned(), turn.to_owned())),
-        // Its turn has begun, or it never waited, or the server went away.
+        // Its turn has started, it was never queued, or the server was killed.
         Some(404 | 409) | None => {}
         Some(status) => panic!("{id}: {status} for a message that was taken back"),
     }
 }
 
-/// Notes every event, and does what its manner says when something is asked; without one it only reads.
+/// Records every event and reacts to permission requests; without a reaction it only reads.
 fn follow(client: &Client, id: &str, manner: Option<Manner>, notebook: &Notebook) {
     let Some(events) = client.events(id, 0) else { return };
     let mut seen = Vec::new();
@@ -157,7 +157,7 @@ fn follow(client: &Client, id: &str, manner: Option<Manner>, notebook: &Notebook
     notebook.lock().unwrap().seen.push((id.to_owned(), seen));
 }
 
-/// Two clients answer at once; at most one of them may hear that it was heard.
+/// Two clients answer concurrently; at most one answer may be accepted.
 fn answer_twice(client: &Client, id: &str, permission: &str, notebook: &Notebook) {
     let answers = ["once", "reject"].map(|reply| {
         let (client, notebook) = (client.clone(), notebook.clone());
@@ -173,20 +173,20 @@ fn answer_twice(client: &Client, id: &str, permission: &str, notebook: &Notebook
     }
 }
 
-/// The status of a message that is sent under a name that was used before.
+/// Returns the status of a message with a used client message id.
 pub(super) fn send_as(client: &Client, id: &str, name: &str, text: &str) -> Option<u16> {
     let body = serde_json::json!({"message": text, "clientMessageId": name}).to_string();
     client.try_post(&format!("/v1/sessions/{id}/messages"), &body).map(|answer| answer.status)
 }
 
-/// The status of an answer to a permission; none when the server went away.
+/// Returns the status of a permission answer; `None` if the server was killed.
 pub(super) fn answer(client: &Client, id: &str, permission: &str, reply: &str) -> Option<u16> {
     let path = format!("/v1/sessions/{id}/permissions/{permission}/reply");
     let body = serde_json::json!({"reply": reply}).to_string();
     client.try_post(&path, &body).map(|answer| answer.status)
 }
 
-/// Waits until clients were told so much, for as long as they are told anything at all.
+/// Waits until the limits are reached, while clients make progress.
 pub(super) fn wait_for(server: &Server, round: u64, wanted: (u64, u64), notebook: &Notebook) {
     loop {
         let before = notebook.lock().unwrap().moments;
@@ -200,7 +200,7 @@ pub(super) fn wait_for(server: &Server, round: u64, wanted: (u64, u64), notebook
     }
 }
 
-/// Says how everything stands when nothing moves any more.
+/// Prints the state of all clients when there is no progress.
 fn stalled(server: &Server, round: u64, wanted: (u64, u64), notebook: &Notebook) -> ! {
     let (client, threads) = (server.client(), processes::threads(&processes::family(server.pid())));
     let pending = client.get("/v1/pending").body;

@@ -1,5 +1,4 @@
-//! A client that follows all sessions through every kill: it comes back at the place it knows, and must see every event
-//! of every session once.
+//! A client that follows the event feed through all kills: it reconnects with its cursor and must see every event once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,17 +8,17 @@ use serde_json::Value;
 
 use crate::http::Client;
 
-/// So many events come at a time.
+/// Events per page.
 const PAGE: usize = 1000;
 
-/// Where a follower stands.
+/// State of the follower.
 #[derive(Default)]
 pub(super) struct Follower {
-    /// The `id` of the last frame, or `nextOffset` of the last page.
+    /// Cursor: the `id` of the last frame, or `nextOffset` of the last page.
     place: Option<String>,
-    /// The number of the last event it saw of each session.
+    /// Last sequence number of each session.
     last: HashMap<String, u64>,
-    /// How many it saw.
+    /// Number of events.
     pub(super) seen: usize,
 }
 
@@ -31,7 +30,7 @@ impl Follower {
         (*last, self.seen) = (sequence, self.seen + 1);
     }
 
-    /// Reads what there is, page by page; the last number of each session.
+    /// Reads all pages; returns the last sequence number of each session.
     pub(super) fn read_all(&mut self, client: &Client) -> &HashMap<String, u64> {
         loop {
             let offset = self.place.as_ref().map_or(String::new(), |place| format!("&offset={place}"));

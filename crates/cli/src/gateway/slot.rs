@@ -1,7 +1,7 @@
-//! Which of the gateways of a data directory this process is.
+//! The number of this process among the gateways of a data directory.
 //!
-//! A record has one writer. Several gateways may serve the same keys, so each writes records of its own, under its
-//! number; the kernel gives the number free when the process ends, however it ends, and the next one goes on with it.
+//! A journal has one writer. Several gateways may serve the same keys, so each has its own journals, named by its
+//! number. The kernel releases the number when the process ends, and the next gateway reuses it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,17 +11,17 @@ use store::DataDir;
 
 use crate::failure::Failure;
 
-/// Gateways of one data directory.
+/// Maximum number of gateways on one data directory.
 const MOST: u32 = 64;
 
-/// The number of this process, its own for as long as it lives.
-pub(super) struct Place {
+/// The number of this process, locked until it ends.
+pub(super) struct GatewaySlot {
     number: u32,
     _lock: File,
 }
 
-impl Place {
-    /// Takes the first number that no living process has.
+impl GatewaySlot {
+    /// Locks the first free number; fails if all numbers are taken.
     pub(super) fn take(directory: &DataDir) -> Result<Self, Failure> {
         for number in 1..=MOST {
             let path = directory.root().join(format!("gateway.{number}.lock"));
@@ -36,13 +36,13 @@ impl Place {
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
         }
-        let what = format!("{MOST} gateways serve this data directory already");
-        Err(Failure::new(ProblemCode::ProxyBindError, what).help("stop one of them, or use another data directory"))
+        let what = format!("{MOST} gateways, the maximum, are running on this data directory");
+        Err(Failure::new(ProblemCode::ProxyBindError, what).help("viv --data-dir ./viv-data gateway serve"))
     }
 
-    /// Under which name the calls of `key` are recorded here.
-    pub(super) fn record_of(&self, key: &str) -> Result<SessionId, Failure> {
+    /// Returns the session id under which this gateway records the calls of `key`.
+    pub(super) fn session_of(&self, key: &str) -> Result<SessionId, Failure> {
         let name = if self.number == 1 { key.to_owned() } else { format!("{key}.{}", self.number) };
-        SessionId::new(name).map_err(|error| Failure::of(ProblemCode::Internal, &error))
+        SessionId::new(name).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))
     }
 }

@@ -1,57 +1,57 @@
-//! The agent's words on their way to a person, piece by piece as they come, and none of them twice.
+//! The agent's messages, streamed to a person without repetition.
 //!
-//! Each message ends its line. What an agent says is not trusted with the terminal: it goes through an [`Outlet`].
+//! Each message ends its line. The text is untrusted and passes an [`EscapeFilter`].
 
 use std::collections::HashMap;
 
 use protocol::{ContentPart, EventBody, Item, ItemId, ItemKind, ItemRole};
 
-use crate::outlet::Outlet;
+use crate::escape_filter::EscapeFilter;
 
-/// What is being said.
+/// The messages that are being streamed.
 #[derive(Debug, Default)]
-pub(super) struct Speech {
-    open: HashMap<ItemId, Said>,
-    /// Whose words stand on a line that has not ended.
+pub(super) struct AgentText {
+    open: HashMap<ItemId, OpenMessage>,
+    /// Message whose line has not ended.
     line: Option<ItemId>,
 }
 
-/// A message as far as it came.
+/// A message that is not complete yet.
 #[derive(Debug, Default)]
-struct Said {
+struct OpenMessage {
     text: String,
-    outlet: Outlet,
+    filter: EscapeFilter,
 }
 
-impl Speech {
-    /// What is to be shown of an event: nothing, unless the agent says something.
-    pub(super) fn hear(&mut self, body: &EventBody) -> Vec<u8> {
+impl AgentText {
+    /// Returns the text of an event to show; empty unless it belongs to a message of the agent.
+    pub(super) fn render(&mut self, body: &EventBody) -> Vec<u8> {
         match body {
-            EventBody::ItemStarted(started) if is_spoken(&started.item) => {
-                self.open.insert(started.item.item_id.clone(), Said::default());
+            EventBody::ItemStarted(started) if is_agent_message(&started.item) => {
+                self.open.insert(started.item.item_id.clone(), OpenMessage::default());
                 Vec::new()
             }
-            EventBody::ItemDelta(delta) => self.say(&delta.item_id, &delta.delta),
+            EventBody::ItemDelta(delta) => self.push(&delta.item_id, &delta.delta),
             EventBody::ItemCompleted(completed) => self.complete(&completed.item),
             _ => Vec::new(),
         }
     }
 
-    /// Whether words stand on a line that has not ended.
+    /// Returns whether the last line has not ended.
     pub(super) fn is_mid_line(&self) -> bool {
         self.line.is_some()
     }
 
-    /// Something else ended the line.
+    /// Notes that other output ended the line.
     pub(super) fn line_ended(&mut self) {
         self.line = None;
     }
 
-    fn say(&mut self, id: &ItemId, words: &str) -> Vec<u8> {
-        // What was not announced as words is a thought.
-        let Some(said) = self.open.get_mut(id) else { return Vec::new() };
-        said.text.push_str(words);
-        let passed = said.outlet.pass(words.as_bytes());
+    fn push(&mut self, id: &ItemId, words: &str) -> Vec<u8> {
+        // Items that did not start as messages are reasoning.
+        let Some(message) = self.open.get_mut(id) else { return Vec::new() };
+        message.text.push_str(words);
+        let passed = message.filter.pass(words.as_bytes());
         let mut shown = if self.line.as_ref().is_some_and(|other| other != id) { b"\n".to_vec() } else { Vec::new() };
         match passed.last() {
             None => return Vec::new(),
@@ -64,17 +64,18 @@ impl Speech {
 
     fn complete(&mut self, item: &Item) -> Vec<u8> {
         let id = &item.item_id;
-        let (Some(said), Some(text)) = (self.open.get(id).map(|said| said.text.clone()), words(item)) else {
+        let (Some(streamed), Some(text)) = (self.open.get(id).map(|message| message.text.clone()), text_of(item))
+        else {
             self.open.remove(id);
             return Vec::new();
         };
         let mut shown = Vec::new();
-        if let Some(rest) = text.strip_prefix(&said) {
-            shown.extend(self.say(id, rest));
+        if let Some(rest) = text.strip_prefix(&streamed) {
+            shown.extend(self.push(id, rest));
         } else {
-            // It broke off and began anew: what it said in the end stands on lines of its own.
+            // The final text differs from the streamed one, so it is shown again on its own line.
             shown.extend(self.end_line(id));
-            shown.extend(self.say(id, &text));
+            shown.extend(self.push(id, &text));
         }
         shown.extend(self.end_line(id));
         self.open.remove(id);
@@ -90,15 +91,14 @@ impl Speech {
     }
 }
 
-/// Whether these are words for a person: a thought says from its start that it is one, and what a sub-agent says is
-/// for the agent that sent it.
-fn is_spoken(item: &Item) -> bool {
+/// Returns whether an item is a message for the person. Reasoning and messages of sub-agents are not.
+fn is_agent_message(item: &Item) -> bool {
     let thought = item.content.iter().any(|part| matches!(part, ContentPart::Reasoning { .. }));
     item.kind == ItemKind::Message && item.role == Some(ItemRole::Assistant) && item.parent_id.is_none() && !thought
 }
 
-/// All words of a message, if it has any.
-fn words(item: &Item) -> Option<String> {
+/// Returns the text of a message; `None` if it is empty.
+fn text_of(item: &Item) -> Option<String> {
     let texts = item.content.iter().filter_map(|part| match part {
         ContentPart::Text { text } => Some(text.as_str()),
         _ => None,
@@ -136,23 +136,23 @@ mod tests {
 
     #[track_caller]
     fn check(events: &[EventBody], expected: &[&str]) {
-        let mut speech = Speech::default();
-        let shown: Vec<_> = events.iter().map(|body| String::from_utf8(speech.hear(body)).unwrap()).collect();
+        let mut speech = AgentText::default();
+        let shown: Vec<_> = events.iter().map(|body| String::from_utf8(speech.render(body)).unwrap()).collect();
         assert_eq!(shown, expected);
         assert!(!speech.is_mid_line() && speech.open.is_empty(), "{speech:?}");
     }
 
     #[test]
-    fn words_are_shown_when_they_come_and_never_again() {
-        let told = [started(1), delta(1, "one "), delta(1, "two"), completed(1, "one two")];
-        check(&told, &["", "one ", "two", "\n"]);
+    fn text_is_streamed_once() {
+        let events = [started(1), delta(1, "one "), delta(1, "two"), completed(1, "one two")];
+        check(&events, &["", "one ", "two", "\n"]);
         check(&[started(1), completed(1, "whole")], &["", "whole\n"]);
         check(&[started(1), delta(1, "one"), completed(1, "one two\n")], &["", "one", " two\n"]);
     }
 
     #[test]
-    fn two_at_once_never_share_a_line() {
-        let told = [
+    fn concurrent_messages_never_share_a_line() {
+        let events = [
             started(1),
             started(2),
             delta(1, "a"),
@@ -161,16 +161,16 @@ mod tests {
             delta(2, "c"),
             completed(2, "bc"),
         ];
-        check(&told, &["", "", "a", "\nb", "", "c", "\n"]);
+        check(&events, &["", "", "a", "\nb", "", "c", "\n"]);
     }
 
     #[test]
-    fn words_that_began_anew_are_shown_whole() {
+    fn a_changed_final_text_is_shown_in_full() {
         check(&[started(1), delta(1, "And th"), completed(1, "Well.")], &["", "And th", "\nWell.\n"]);
     }
 
     #[test]
-    fn a_thought_is_not_said_aloud() {
+    fn reasoning_is_not_shown() {
         let thought =
             |text: &str| ContentPart::Reasoning { text: text.into(), visibility: ReasoningVisibility::Public };
         let (begun, done) = (item(1, vec![thought("")]), item(1, vec![thought("hm")]));
@@ -178,8 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn what_commands_a_terminal_is_not_shown_however_it_is_cut() {
-        let told = [started(1), delta(1, "a\x1b]52;c"), delta(1, ";x\x07b"), completed(1, "a\x1b]52;c;x\x07b")];
-        check(&told, &["", "a", "b", "\n"]);
+    fn split_escape_sequences_are_removed() {
+        let events = [started(1), delta(1, "a\x1b]52;c"), delta(1, ";x\x07b"), completed(1, "a\x1b]52;c;x\x07b")];
+        check(&events, &["", "a", "b", "\n"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The way to the world outside, made from the configuration.
+//! The egress proxy, built from the configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use egress::{Egress, EgressCredential};
 use crate::config::Config;
 use crate::failure::Failure;
 
-/// The proxy of this process, with the certificates it trusts beside the system's, and the credentials it may set. What a
-/// policy does not name is not looked for.
+/// Returns the egress proxy with its additional root certificates and its credentials. A credential is read only when a
+/// policy names it.
 pub(crate) fn egress(config: &Config) -> Result<Egress, Failure> {
     let roots = config.file.egress.roots.as_deref().map(|roots| read_roots(config, roots)).transpose()?;
     let known = config.clone();
@@ -19,13 +19,14 @@ pub(crate) fn egress(config: &Config) -> Result<Egress, Failure> {
 
 fn credential(config: &Config, name: &str) -> Result<EgressCredential, Failure> {
     let at = format!("credentials.{name}");
-    let section = config.file.credentials.get(name).ok_or_else(|| config.wrong(&at, "it is not there"))?;
+    let section =
+        config.file.credentials.get(name).ok_or_else(|| config.invalid_value(&at, "this section is missing"))?;
     let found = config.credential(&at, section)?;
-    let nowhere = || config.wrong(&at, "it says not where the credential is: key, key_file, key_command or key_env");
-    let mut credential = EgressCredential::from_name(name, found.ok_or_else(nowhere)?);
+    let missing = || config.invalid_value(&at, "one of key, key_file, key_command and key_env must be set");
+    let mut credential = EgressCredential::named(name, found.ok_or_else(missing)?);
     if let Some(variable) = &section.variable {
-        if !variable.is_empty() && !EgressCredential::is_valid_variable(variable) {
-            return Err(config.wrong(&at, &format!("no placeholder can be in a variable `{variable}`")));
+        if !variable.is_empty() && !EgressCredential::can_be_variable(variable) {
+            return Err(config.invalid_value(&at, &format!("`variable` cannot be `{variable}`: that name is reserved")));
         }
         credential.variable = Some(variable.clone()).filter(|variable| !variable.is_empty());
     }
@@ -33,7 +34,7 @@ fn credential(config: &Config, name: &str) -> Result<EgressCredential, Failure> 
 }
 
 fn read_roots(config: &Config, roots: &Path) -> Result<Vec<rustls_pki_types::CertificateDer<'static>>, Failure> {
-    let wrong = |why: &str| config.wrong("egress.roots", &format!("`{}` {why}", roots.display()));
+    let wrong = |why: &str| config.invalid_value("egress.roots", &format!("`{}` {why}", roots.display()));
     let pem = std::fs::read(config.path(roots)).map_err(|error| wrong("cannot be read").because(&error))?;
-    gateway::parse_certificates(&pem).ok_or_else(|| wrong("holds no certificates in PEM"))
+    gateway::roots_in(&pem).ok_or_else(|| wrong("contains no PEM certificate"))
 }

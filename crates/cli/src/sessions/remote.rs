@@ -1,5 +1,5 @@
-//! What is done to a session through whoever runs it: `viv sessions attach`, `send`, `queue` and `fork`, `viv policy narrow`
-//! and `grant`.
+//! Commands that call the process that runs a session: `viv sessions attach`, `send`, `queue` and `fork`, `viv policy
+//! narrow` and `grant`.
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -11,33 +11,33 @@ use serde_json::{Value, json};
 use store::{DataDir, SessionIndex, SessionRecord, SystemClock};
 
 use super::watch::show;
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::person::{self, Nobody};
-use crate::policy::{GrantArgs, NarrowArgs};
+use crate::policy::{GrantArguments, NarrowArguments};
+use crate::prompter::{self, InputEnded};
 use crate::run::is_open;
-use crate::signals::Signals;
-use crate::table::{Table, print, print_json};
+use crate::signals::StopSignals;
+use crate::table::{TextTable, print, print_json};
 use crate::timeline::Timeline;
 
-/// `viv sessions send`
+/// Runs `viv sessions send`.
 pub(super) async fn send(directory: &DataDir, record: &SessionRecord, message: &str) -> Result<(), Failure> {
     let mut read = String::new();
     let message = if message == "-" {
         let stdin = std::io::stdin().read_to_string(&mut read);
-        stdin.map_err(|error| Failure::of(ProblemCode::InvalidRequest, &error))?;
+        stdin.map_err(|error| Failure::from_error(ProblemCode::InvalidRequest, &error))?;
         read.trim_end()
     } else {
         message
     };
-    Client::of_session(directory, record).await?.send(&record.info.session_id, message).await
+    ApiClient::of_session(directory, record).await?.send(&record.info.session_id, message).await
 }
 
-/// `viv sessions queue`
+/// Runs `viv sessions queue`.
 pub(super) async fn queue(directory: &DataDir, record: &SessionRecord, json: bool) -> Result<(), Failure> {
-    let client = Client::of_session(directory, record).await?;
+    let client = ApiClient::of_session(directory, record).await?;
     let told = client.json(Method::GET, &format!("/v1/sessions/{}/queue", record.info.session_id), None).await?;
     if json {
         return print_json(&told["messages"]);
@@ -47,45 +47,45 @@ pub(super) async fn queue(directory: &DataDir, record: &SessionRecord, json: boo
         [text("turnId"), text("queuedAt"), text("message").lines().next().unwrap_or_default()].map(str::to_owned)
     };
     let rows = told["messages"].as_array().into_iter().flatten().map(row).collect();
-    print(&Table { head: ["TURN", "SINCE", "MESSAGE"], rows }.text())
+    print(&TextTable { head: ["TURN", "SINCE", "MESSAGE"], rows }.text())
 }
 
-/// `viv sessions queue --rm`
+/// Runs `viv sessions queue --rm`.
 pub(super) async fn unqueue(directory: &DataDir, record: &SessionRecord, turn: &TurnId) -> Result<(), Failure> {
-    let client = Client::of_session(directory, record).await?;
+    let client = ApiClient::of_session(directory, record).await?;
     let path = format!("/v1/sessions/{}/queue/{turn}", record.info.session_id);
     client.call(Method::DELETE, &path, None).await.map(drop)
 }
 
-/// `viv policy narrow`
-pub(crate) async fn narrow(arguments: &NarrowArgs, config: &Config) -> Result<ExitCode, Failure> {
+/// Runs `viv policy narrow`.
+pub(crate) async fn narrow(arguments: &NarrowArguments, config: &Config) -> Result<ExitCode, Failure> {
     change(&arguments.session, "narrow", json!({"rules": arguments.rules}), config).await
 }
 
-/// `viv policy grant`
-pub(crate) async fn grant(arguments: &GrantArgs, config: &Config) -> Result<ExitCode, Failure> {
-    let GrantArgs { session, rules, seconds } = arguments;
+/// Runs `viv policy grant`.
+pub(crate) async fn grant(arguments: &GrantArguments, config: &Config) -> Result<ExitCode, Failure> {
+    let GrantArguments { session, rules, seconds } = arguments;
     change(session, "grant", json!({"rules": rules, "seconds": seconds}), config).await
 }
 
 async fn change(reference: &str, how: &str, body: Value, config: &Config) -> Result<ExitCode, Failure> {
     let directory = host::data_dir(config)?;
     let record = SessionIndex::open(&directory, Arc::new(SystemClock))?.find(reference)?;
-    let client = Client::of_session(&directory, &record).await?;
+    let client = ApiClient::of_session(&directory, &record).await?;
     let path = format!("/v1/sessions/{}/policy/{how}", record.info.session_id);
     client.call(Method::POST, &path, Some(body)).await?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// `viv sessions fork`
+/// Runs `viv sessions fork`.
 pub(super) async fn fork(
     directory: &DataDir,
     record: &SessionRecord,
     title: Option<String>,
     json: bool,
 ) -> Result<(), Failure> {
-    // Somebody must go on running it when this command has ended.
-    let client = Client::required(directory).await?;
+    // The fork must go on after this command, so a server is required.
+    let client = ApiClient::required(directory).await?;
     let path = format!("/v1/sessions/{}/fork", record.info.session_id);
     let made = client.json(Method::POST, &path, Some(json!({"title": title}))).await?;
     if json {
@@ -94,12 +94,11 @@ pub(super) async fn fork(
     print(&format!("{}\n", made["sessionId"].as_str().unwrap_or_default()))
 }
 
-/// `viv sessions attach`: shows what happens from now on, asks the person what the agent asks, and ends with the
-/// session or by Ctrl-C.
+/// Runs `viv sessions attach`: shows new events and asks the person for answers, until the session ends or Ctrl-C.
 pub(super) async fn attach(directory: &DataDir, record: &SessionRecord, json: bool) -> Result<ExitCode, Failure> {
     let id = &record.info.session_id;
-    let client = Client::of_session(directory, record).await?;
-    let mut signals = Signals::listen()?;
+    let client = ApiClient::of_session(directory, record).await?;
+    let mut signals = StopSignals::listen()?;
     let told = client.json(Method::GET, &format!("/v1/sessions/{id}"), None).await?;
     let pending = client.json(Method::GET, &format!("/v1/sessions/{id}/pending"), None).await?;
     let waiting = pending["pending"].as_array().and_then(|all| all.first()?["sequence"].as_u64());
@@ -110,7 +109,7 @@ pub(super) async fn attach(directory: &DataDir, record: &SessionRecord, json: bo
     }
 }
 
-async fn follow(client: &Client, id: &SessionId, after: u64, json: bool) -> Result<(), Failure> {
+async fn follow(client: &ApiClient, id: &SessionId, after: u64, json: bool) -> Result<(), Failure> {
     let (mut events, mut timeline) = (client.events_after(id, after).await?, Timeline::default());
     while let Some(event) = events.next().await? {
         if !show(&event, json, &mut timeline)? {
@@ -121,20 +120,20 @@ async fn follow(client: &Client, id: &SessionId, after: u64, json: bool) -> Resu
     Ok(())
 }
 
-async fn answer(client: &Client, id: &SessionId, event: &Event) -> Result<(), Failure> {
-    // Who only looks, with no input at all, leaves it to somebody who can answer.
+async fn answer(client: &ApiClient, id: &SessionId, event: &Event) -> Result<(), Failure> {
+    // Without input, requests are left for somebody else to answer.
     let told = match &event.draft.body {
-        EventBody::PermissionRequested(asked) if is_open(asked) => match person::permission().await {
+        EventBody::PermissionRequested(asked) if is_open(asked) => match prompter::ask_permission().await {
             Ok(reply) => client.reply(id, &asked.permission_id, reply).await,
-            Err(Nobody) => Ok(()),
+            Err(InputEnded) => Ok(()),
         },
-        EventBody::QuestionRequested(asked) => match person::answers(asked).await {
+        EventBody::QuestionRequested(asked) => match prompter::ask_questions(asked).await {
             Ok(answers) => client.answer(id, &asked.question_id, answers).await,
-            Err(Nobody) => Ok(()),
+            Err(InputEnded) => Ok(()),
         },
         _ => Ok(()),
     };
-    // Somebody else may have been faster: that is no reason to stop looking.
+    // Somebody else may have answered first; go on watching.
     if let Err(failure) = &told
         && matches!(failure.code(), ProblemCode::PermissionNotPending | ProblemCode::QuestionNotPending)
     {

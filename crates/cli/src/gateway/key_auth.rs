@@ -1,8 +1,7 @@
-//! Whom a key belongs to.
+//! Authentication of gateway clients by key.
 //!
-//! Keys are looked up at every call, so one that was revoked opens nothing from then on. What is kept between
-//! calls is who a key stands for, for as long as its record says the same, and the record of its calls, which this
-//! process alone writes.
+//! A key is looked up at every call, so a revoked key is rejected at once. Between calls this caches the identity of
+//! a key, while its record is unchanged, and its journal, which only this process writes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,68 +15,68 @@ use store::{
     SystemClock, UsageLimit,
 };
 
-use super::place::Place;
+use super::slot::GatewaySlot;
 use crate::failure::Failure;
 
-/// Knows everybody who has a key.
-pub(super) struct Door {
+/// Maps keys to identities.
+pub(super) struct KeyAuth {
     directory: DataDir,
-    place: Place,
+    slot: GatewaySlot,
     keys: KeyStore,
     upstream: Arc<dyn Upstream>,
     ceiling: CeilingLayer,
     limits: GatewayLimits,
     bodies: FileBodyStore,
     journals: Mutex<HashMap<SessionId, Arc<dyn Journal>>>,
-    /// Who calls with which key, by the key's name: reading its patterns costs more than the rest of a call.
-    known: Mutex<HashMap<String, Holder>>,
+    /// Identities by key id. Compiling the model patterns of a key costs more than the rest of a call.
+    known: Mutex<HashMap<String, KeyIdentity>>,
 }
 
-/// Whoever has a key, for as long as its record says the same.
-struct Holder {
+/// The identity of a key and the record it was made from.
+struct KeyIdentity {
     record: Arc<KeyRecord>,
     identity: Arc<GatewayIdentity>,
 }
 
-impl Door {
+impl KeyAuth {
     pub(super) fn open(
         directory: DataDir,
         upstream: Arc<dyn Upstream>,
         limits: GatewayLimits,
     ) -> Result<Self, Failure> {
-        let place = Place::take(&directory)?;
+        let slot = GatewaySlot::take(&directory)?;
         let keys = KeyStore::open(&directory, Arc::new(SystemClock))?;
-        let ceiling = CeilingLayer::built_in().map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
-        let bodies = FileBodyStore::new(&directory).with_compression(limits.compress);
+        let ceiling = CeilingLayer::built_in().map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
+        let bodies = FileBodyStore::new(&directory).compressed(limits.compress);
         let (journals, known) = (Mutex::default(), Mutex::default());
-        Ok(Self { directory, place, keys, upstream, ceiling, limits, bodies, journals, known })
+        Ok(Self { directory, slot, keys, upstream, ceiling, limits, bodies, journals, known })
     }
 
-    /// Whoever `token` belongs to.
-    pub(super) fn admit(&self, token: &str) -> Result<Arc<GatewayIdentity>, AuthenticationError> {
-        let key = self.keys.find(&SessionToken::from_text(token).digest()).map_err(|error| {
+    /// Returns the identity of `token`; fails if the key is unknown, revoked or expired.
+    pub(super) fn authenticate(&self, token: &str) -> Result<Arc<GatewayIdentity>, AuthenticationError> {
+        let key = self.keys.find(&SessionToken::of(token).digest()).map_err(|error| {
             tracing::error!(%error, "cannot read the keys");
-            AuthenticationError::Unavailable("the keys cannot be read".to_owned())
+            AuthenticationError::Unavailable("cannot read the keys".to_owned())
         })?;
         let key = key.ok_or(AuthenticationError::KeyInvalid)?;
         let mut known = lock(&self.known);
-        if let Some(holder) = known.get_mut(&key.id)
-            && (Arc::ptr_eq(&holder.record, &key) || holder.record == key)
+        if let Some(cached) = known.get_mut(&key.id)
+            && (Arc::ptr_eq(&cached.record, &key) || cached.record == key)
         {
-            holder.record = key;
-            return Ok(holder.identity.clone());
+            cached.record = key;
+            return Ok(cached.identity.clone());
         }
         let identity = self.identity(KeyRecord::clone(&key)).map_err(|error| {
-            tracing::error!(%error, key = key.id, "a key cannot be used");
+            tracing::error!(%error, key = key.id, "cannot use a key");
             AuthenticationError::Unavailable(error.to_string())
         })?;
         let identity = Arc::new(identity);
-        known.insert(key.id.clone(), Holder { record: key, identity: identity.clone() });
+        known.insert(key.id.clone(), KeyIdentity { record: key, identity: identity.clone() });
         Ok(identity)
     }
 
     fn identity(&self, key: KeyRecord) -> Result<GatewayIdentity, Failure> {
-        let session = self.place.record_of(&key.id)?;
+        let session = self.slot.session_of(&key.id)?;
         Ok(GatewayIdentity {
             token: SessionToken::from_digest(key.digest),
             journal: self.journal(&session)?,
@@ -97,13 +96,13 @@ impl Door {
         })
     }
 
-    /// Which models a key may name, as a policy: refused by the same evaluator, named by the same words.
+    /// Returns the models of a key as a policy, so that the same evaluator decides.
     fn policy(&self, key: &KeyRecord) -> Result<EffectivePolicy, Failure> {
         let patterns =
-            serde_json::to_string(&key.models).map_err(|error| Failure::of(ProblemCode::Internal, &error))?;
+            serde_json::to_string(&key.models).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
         let text = format!("version: 1\nmodels:\n  allow: {patterns}\n");
         let base = BaseLayer::read(&PolicySource::new(key.id.as_str(), text)).map_err(|error| {
-            Failure::new(ProblemCode::PolicyInvalid, format!("the models of key `{}` are no patterns", key.id))
+            Failure::new(ProblemCode::PolicyInvalid, format!("invalid model patterns of key `{}`", key.id))
                 .because(&error)
         })?;
         Ok(::policy::effective(&self.ceiling, &base, &[]))

@@ -1,6 +1,6 @@
-//! Names of servers and origins of pages, as people type them.
+//! Parsers for the values of `--allow-host` and `--allow-origin`.
 
-/// A name as it stands in `Host`, without a port.
+/// Parses a value of the `Host` header, without a port.
 pub(crate) fn host(text: &str) -> Result<String, String> {
     let bracketed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let is_address = bracketed.is_some_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok());
@@ -8,7 +8,7 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
     if is_address || is_name { Ok(text.to_owned()) } else { Err(HOST.to_owned()) }
 }
 
-/// An origin as browsers send it: scheme, name and port, and nothing behind.
+/// Parses an origin as browsers send it: scheme, host and optional port.
 pub(crate) fn origin(text: &str) -> Result<String, String> {
     let authority = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).ok_or(ORIGIN)?;
     let (name, port) = match authority.rsplit_once(':') {
@@ -19,15 +19,15 @@ pub(crate) fn origin(text: &str) -> Result<String, String> {
     if fits { Ok(text.to_owned()) } else { Err(ORIGIN.to_owned()) }
 }
 
-const HOST: &str = "a name is written without a port: viv.example.com, 192.0.2.7 or [2001:db8::7]";
-const ORIGIN: &str = "an origin is written as browsers send it: https://ui.example.com or http://localhost:5173";
+const HOST: &str = "write a host without a port: viv.example.com, 192.0.2.7 or [2001:db8::7]";
+const ORIGIN: &str = "write an origin without a path: https://ui.example.com or http://localhost:5173";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_would_never_match_is_refused() {
+    fn values_that_never_match_are_rejected() {
         for good in ["viv.example.com", "192.0.2.7", "[2001:db8::7]", "viv_1"] {
             assert_eq!(host(good).as_deref(), Ok(good));
         }

@@ -1,6 +1,6 @@
-//! Sessions that this process runs, and that others of the same user can reach while it does.
+//! Sessions of this process, served on a socket while it runs.
 //!
-//! It answers on the socket of its owner: `viv sessions stop`, `attach` and the server find it there.
+//! `viv sessions stop`, `viv sessions attach` and the server reach the sessions on this socket.
 
 use std::sync::Mutex;
 
@@ -11,36 +11,36 @@ use store::DataDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Sessions of this process, while others can reach them.
-pub(crate) struct Reachable {
+/// Sessions of this process, served on its socket.
+pub(crate) struct ServedSessions {
     pub(crate) sessions: Sessions,
     closing: CancellationToken,
     serving: Mutex<Option<JoinHandle<Result<(), ServeError>>>>,
 }
 
-impl Reachable {
-    /// Answers for `sessions` from now on.
+impl ServedSessions {
+    /// Serves `sessions` on the socket of this process.
     pub(crate) fn open(sessions: Sessions, directory: &DataDir) -> Self {
         let closing = CancellationToken::new();
         let listeners =
             ServerListeners { tcp: Vec::new(), unix: Some(directory.owner_socket(sessions.owner())), tls: None };
-        // Nobody comes in by TCP, so no token opens anything.
+        // There is no TCP listener, so no token is accepted.
         let config = ServerConfig::new(AuthMode::Tokens(Vec::new()));
         let shutdown = closing.clone().cancelled_owned();
         let serving = tokio::spawn(server::serve(listeners, config, sessions.clone(), |_| {}, shutdown));
         Self { sessions, closing, serving: Mutex::new(Some(serving)) }
     }
 
-    /// Ends every session of it; whoever asked for that is answered first.
+    /// Answers pending calls, then ends all sessions.
     pub(crate) async fn close(&self) {
         self.closing.cancel();
         let serving = lock(&self.serving).take();
         if let Some(serving) = serving
             && let Ok(Err(error)) = serving.await
         {
-            tracing::warn!(%error, "this process could not be reached by others");
+            tracing::warn!(%error, "cannot serve the sessions of this process");
         }
-        // Also where nothing could be served.
+        // Needed even if serving failed.
         self.sessions.close_all().await;
     }
 }

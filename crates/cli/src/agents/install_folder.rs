@@ -1,4 +1,4 @@
-//! Where installations stand, and which of them is meant.
+//! Folders of installed versions, and the search for an installed agent.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,31 +7,31 @@ use ::agents::{NODE, NpmPackage, node_folder, versions_folder};
 use protocol::ProblemCode;
 use session::{AgentRegistry, RegisteredAgent};
 
-use super::Wanted;
-use super::manifest::Manifest;
+use super::AgentSpec;
+use super::manifest::InstallManifest;
 use crate::failure::Failure;
 
-/// A package and the folder its versions stand in.
+/// A package and the folder of its versions.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct InstallFolder {
     pub(super) name: &'static str,
     pub(super) package: &'static NpmPackage,
-    /// Holds one folder a version.
+    /// Contains one folder for each version.
     pub(super) folder: PathBuf,
 }
 
-impl Place {
-    /// Where an agent's versions stand.
+impl InstallFolder {
+    /// Returns the folder of an agent's versions.
     pub(super) fn of_agent(root: &Path, name: &'static str, package: &'static NpmPackage) -> Self {
         Self { name, package, folder: root.join(versions_folder(name)) }
     }
 
-    /// Where Node's versions stand.
+    /// Returns the folder of Node's versions.
     pub(super) fn of_node(root: &Path) -> Self {
         Self { name: "node", package: &NODE, folder: root.join(node_folder()) }
     }
 
-    /// Waits until nobody else installs or removes here. What a killed installation left is cleared away.
+    /// Waits for other installations in this folder and locks it. Removes the remains of killed installations.
     pub(super) fn lock(&self) -> Result<File, Failure> {
         let failed = |error: std::io::Error| {
             Failure::new(ProblemCode::InstallFailed, format!("cannot lock `{}`", self.folder.display())).because(&error)
@@ -51,34 +51,34 @@ impl Place {
         Ok(lock)
     }
 
-    /// The folder of a version.
+    /// Returns the folder of a version.
     pub(super) fn version(&self, version: &str) -> PathBuf {
         self.folder.join(version)
     }
 
-    /// The versions that are installed, each with its manifest.
-    pub(super) fn installed(&self) -> Vec<Manifest> {
+    /// Returns the manifests of the installed versions, sorted by version.
+    pub(super) fn installed(&self) -> Vec<InstallManifest> {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let visible = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
-        let mut manifests: Vec<_> = visible.filter_map(|entry| Manifest::read(&entry.path())).collect();
+        let mut manifests: Vec<_> = visible.filter_map(|entry| InstallManifest::read(&entry.path())).collect();
         manifests.sort_by(|one, other| one.version.cmp(&other.version));
         manifests
     }
 }
 
-/// What a session would start.
-pub(super) fn find(root: &Path, wanted: &Wanted) -> Option<RegisteredAgent> {
+/// Returns the installed agent that a session would start.
+pub(super) fn find(root: &Path, wanted: &AgentSpec) -> Option<RegisteredAgent> {
     AgentRegistry::default().with_installed(root.to_owned()).find(wanted.agent.id(), wanted.version.as_deref())
 }
 
-/// Whether a session could start it.
-pub(super) fn is_ready(root: &Path, wanted: &Wanted) -> bool {
+/// Returns whether a session can start the agent.
+pub(super) fn is_ready(root: &Path, wanted: &AgentSpec) -> bool {
     let Some(package) = wanted.package() else { return true };
     find(root, wanted).is_some_and(|found| !package.needs_node || found.node.is_some())
 }
 
-/// Says that it is not there.
-pub(super) fn not_installed(wanted: &Wanted) -> Failure {
+/// Error for an agent that is not installed.
+pub(super) fn not_installed(wanted: &AgentSpec) -> Failure {
     Failure::new(ProblemCode::AgentNotInstalled, format!("agent `{wanted}` is not installed"))
         .help(format!("viv agents install {wanted}"))
 }

@@ -1,4 +1,4 @@
-//! Sessions as files, and their end: `viv sessions export`, `import` and `rm`.
+//! `viv sessions export`, `import` and `rm`.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,35 +11,35 @@ use protocol::{ProblemCode, SessionId, SessionInfo};
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::front::Front;
-use crate::policy::{Setting, choose};
+use crate::policy::{PolicyContext, choose};
+use crate::session_access::SessionAccess;
 
-/// Runs one thing in the server if one answers, else here.
-async fn with_front<T>(
+/// Runs `work` in the server if one answers, else in this process.
+async fn with_sessions<T>(
     config: &Config,
     spawner: Spawner,
     json: bool,
-    work: impl AsyncFnOnce(&Front) -> Result<T, Failure>,
+    work: impl AsyncFnOnce(&SessionAccess) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let policy = Arc::new(choose(&Setting::of(config, json), Some("balanced"), &[])?);
-    let front = Front::open(config, policy, spawner).await?;
-    let outcome = work(&front).await;
-    front.close().await;
+    let policy = Arc::new(choose(&PolicyContext::of(config, json), Some("balanced"), &[])?);
+    let access = SessionAccess::open(config, policy, spawner).await?;
+    let outcome = work(&access).await;
+    access.close().await;
     outcome
 }
 
-/// `viv sessions rm`
+/// Runs `viv sessions rm`.
 pub(super) async fn remove(ids: &[SessionId], config: &Config, spawner: Spawner, json: bool) -> Result<(), Failure> {
-    with_front(config, spawner, json, async |front| {
+    with_sessions(config, spawner, json, async |access| {
         for id in ids {
-            front.delete(id).await?;
+            access.delete(id).await?;
         }
         Ok(())
     })
     .await
 }
 
-/// `viv sessions export`
+/// Runs `viv sessions export`.
 pub(super) async fn export(
     id: &SessionId,
     output: &Path,
@@ -53,10 +53,10 @@ pub(super) async fn export(
         let made = File::options().write(true).create(true).truncate(true).mode(0o600).open(output);
         Box::new(made.map_err(|error| not_used(output, &error))?)
     };
-    with_front(config, spawner, json, async |front| front.export(id, &mut *to).await).await
+    with_sessions(config, spawner, json, async |access| access.export(id, &mut *to).await).await
 }
 
-/// `viv sessions import`
+/// Runs `viv sessions import`.
 pub(super) async fn import(
     file: &Path,
     new_id: Option<SessionId>,
@@ -65,9 +65,9 @@ pub(super) async fn import(
     json: bool,
 ) -> Result<SessionInfo, Failure> {
     let bundle = File::open(file).map_err(|error| not_used(file, &error))?;
-    with_front(config, spawner, json, async |front| front.import(bundle, new_id).await).await
+    with_sessions(config, spawner, json, async |access| access.import(bundle, new_id).await).await
 }
 
 fn not_used(path: &Path, error: &dyn std::error::Error) -> Failure {
-    Failure::new(ProblemCode::InvalidRequest, format!("cannot use the file `{}`", path.display())).because(error)
+    Failure::new(ProblemCode::InvalidRequest, format!("cannot open the file `{}`", path.display())).because(error)
 }

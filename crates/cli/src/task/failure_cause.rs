@@ -1,0 +1,45 @@
+//! Failures of a task, and their cause in the journal.
+
+use protocol::{EventBody, ProblemCode};
+use store::Journal;
+
+use crate::failure::Failure;
+
+/// Lines of stderr that are shown.
+const LAST_LINES: usize = 12;
+
+/// Returns the failure for an unmet expectation.
+pub(super) fn unmet(what: String) -> Failure {
+    Failure::new(ProblemCode::RuntimeError, what).help("viv sessions events @last")
+}
+
+/// Returns the last lines of a text.
+pub(super) fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
+}
+
+/// Changes a runtime error to an upstream or budget error if the last model call failed.
+pub(super) fn with_model_failure(failure: Failure, journal: &dyn Journal) -> Failure {
+    if failure.code() != ProblemCode::RuntimeError {
+        return failure;
+    }
+    let events = journal.after(0, usize::MAX).unwrap_or_default();
+    let mut cause = None;
+    for event in events {
+        match event.draft.body {
+            EventBody::UpstreamError(error) => cause = Some((ProblemCode::UpstreamError, error.message)),
+            EventBody::BudgetExceeded(exceeded) => cause = Some((ProblemCode::BudgetExceeded, exceeded.message)),
+            EventBody::LlmCall(call) if call.status < 400 => cause = None,
+            EventBody::LlmCall(call) if cause.is_none() => {
+                cause =
+                    Some((ProblemCode::UpstreamError, format!("the upstream answered with status {}", call.status)));
+            }
+            _ => {}
+        }
+    }
+    match cause {
+        Some((code, why)) => failure.recoded(code, &why),
+        None => failure,
+    }
+}

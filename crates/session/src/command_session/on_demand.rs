@@ -1,0 +1,239 @@
+//! A command session whose journal is created by the first network event.
+//!
+//! Most commands of `viv exec` use no network. Those leave no file in the data directory, and do not wait for one.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use agents::McpServers;
+use base::lock;
+use egress::Egress;
+use policy::EffectivePolicy;
+use protocol::{Event, EventBody, EventDraft, SessionEnded, SessionId, SessionRegistered};
+use sandbox::{Sandbox, SandboxBackend};
+use serde_json::Value;
+use store::{DataDir, FileJournal, Journal, JournalError, SessionPatch, StoredRange, SystemClock};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+use super::environment::CommandEnvironment;
+use super::{CommandSession, Registration};
+use crate::lifecycle::{Listeners, NO_AGENT, Recorder, SandboxCredentials, SessionPlan};
+use crate::skills::SkillSources;
+use crate::storage::SessionStore;
+use crate::{HostVariables, SessionError, SessionOptions};
+
+/// Settings of a command session that is recorded on demand.
+pub struct OnDemandSettings {
+    /// The session.
+    pub id: SessionId,
+    /// Title in the list of sessions.
+    pub title: String,
+    /// Directory of the host at `/workspace`; an empty one without it.
+    pub workspace: Option<PathBuf>,
+    /// Directory of the host at `/deps`, read-only.
+    pub dependencies: Option<PathBuf>,
+    /// Rules for the sandbox.
+    pub policy: Arc<EffectivePolicy>,
+    /// Makes the sandbox.
+    pub backend: Arc<dyn SandboxBackend>,
+    /// Proxy for the network.
+    pub egress: Egress,
+    /// Variables of the host that `env.pass` of the policy can name.
+    pub variables: HostVariables,
+    /// Directory for the journal.
+    pub data_dir: PathBuf,
+}
+
+/// Makes the sandbox and serves its egress port.
+pub(super) async fn open(settings: OnDemandSettings) -> Result<CommandSession, SessionError> {
+    let OnDemandSettings { id, title, workspace, dependencies, policy, backend, egress, variables, data_dir } =
+        settings;
+    let options = SessionOptions { dependencies, ..SessionOptions::default() };
+    let plan = Arc::new(plan(id, title, workspace, options, policy));
+    plan.check_workspace(&data_dir)?;
+    let credentials = SandboxCredentials::issue(&egress, &plan)?;
+    let spec = plan.sandbox_spec(Vec::new(), credentials.files().into_iter().collect());
+    let sandbox = backend.create(spec).await?;
+    let journal = Arc::new(OnDemandJournal::new(data_dir, plan.clone(), backend.name(), &*sandbox));
+    let recorder = Recorder::new(journal.clone());
+    let listeners = match Listeners::open_egress(&egress, &plan, &recorder, &*sandbox, &credentials) {
+        Ok(listeners) => listeners,
+        Err(error) => {
+            sandbox.destroy().await?;
+            return Err(error);
+        }
+    };
+    let mut environment = CommandEnvironment::bare();
+    listeners.add_variables(&mut environment.env);
+    variables.pass(&plan.policy, &mut environment.env);
+    let (registration, tasks) = (Registration::OnDemand(journal), TaskTracker::new());
+    Ok(CommandSession {
+        plan,
+        recorder,
+        sandbox,
+        listeners,
+        environment,
+        registration,
+        tasks,
+        background: Mutex::default(),
+    })
+}
+
+/// Returns the plan of a session that runs commands without an agent.
+fn plan(
+    id: SessionId,
+    title: String,
+    directory: Option<PathBuf>,
+    options: SessionOptions,
+    policy: Arc<EffectivePolicy>,
+) -> SessionPlan {
+    SessionPlan {
+        policy_digest: policy.digest().to_owned(),
+        policy,
+        id,
+        agent: NO_AGENT.to_owned(),
+        agent_version: None,
+        agent_mode: None,
+        permission_mode: None,
+        model: None,
+        upstream: None,
+        title: Some(title),
+        directory,
+        options,
+        epoch: 1,
+        native_session_id: None,
+        replay_is_over: false,
+        mcp: McpServers::default(),
+        skills: SkillSources::default(),
+        forked_from: None,
+        policy_changes: Vec::new(),
+    }
+}
+
+/// A journal that is created when the first event is stored.
+pub(super) struct OnDemandJournal {
+    data_dir: PathBuf,
+    plan: Arc<SessionPlan>,
+    sandbox_id: String,
+    backend: String,
+    /// The policy as the sandbox enforces it, key by key.
+    enforced: Value,
+    last: watch::Sender<u64>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    created: Option<Created>,
+    /// Events that are stored only if the journal is created.
+    deferred: Vec<EventDraft>,
+}
+
+/// The journal, once there is one.
+#[derive(Clone)]
+struct Created {
+    store: Arc<SessionStore>,
+    journal: Arc<FileJournal>,
+}
+
+impl OnDemandJournal {
+    fn new(data_dir: PathBuf, plan: Arc<SessionPlan>, backend: &str, sandbox: &dyn Sandbox) -> Self {
+        Self {
+            data_dir,
+            plan,
+            sandbox_id: sandbox.id().to_owned(),
+            backend: backend.to_owned(),
+            enforced: sandbox.effective(),
+            last: watch::Sender::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Stores an event if the journal exists; otherwise when it is created, which may be never.
+    pub(super) fn defer(&self, body: EventBody) -> Result<(), JournalError> {
+        let mut state = self.state();
+        let draft = EventDraft::daemon(body);
+        match &state.created {
+            Some(created) => self.write(created, &[draft]).map(drop),
+            None => {
+                state.deferred.push(draft);
+                Ok(())
+            }
+        }
+    }
+
+    /// Closes the journal and updates the list of sessions; does nothing if no event was stored.
+    pub(super) async fn end(&self, ended: SessionEnded) -> Result<(), SessionError> {
+        let Some(Created { store, journal }) = self.state().created.clone() else { return Ok(()) };
+        let outcome = Some(ended.reason.into());
+        let event_count = Some(journal.append(EventDraft::daemon(EventBody::SessionEnded(ended)))?.sequence);
+        journal.sync()?;
+        store.update(&self.plan.id, SessionPatch { event_count, outcome, ..SessionPatch::default() }).await
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn create(&self) -> Result<Created, SessionError> {
+        let store = Arc::new(SessionStore::open(DataDir::open(&self.data_dir)?, Arc::new(SystemClock))?);
+        let (journal, _) = store.register(&self.plan.index_row(store.owner.id().clone()))?;
+        let effective = self.plan.effective_policy_at(store.now_unix_secs(), &self.backend, self.enforced.clone());
+        let registered = SessionRegistered {
+            session_id: self.plan.id.clone(),
+            sandbox_id: self.sandbox_id.clone(),
+            task_name: None,
+        };
+        let opening = [
+            EventBody::PolicyEffective(effective),
+            EventBody::SessionRegistered(registered),
+            EventBody::SessionStarted(self.plan.started_event()),
+        ];
+        journal.store(&opening.map(EventDraft::daemon))?;
+        Ok(Created { store, journal })
+    }
+
+    fn write(&self, created: &Created, drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
+        let stored = created.journal.store(drafts)?;
+        self.last.send_replace(*created.journal.last().borrow());
+        Ok(stored)
+    }
+}
+
+impl Journal for OnDemandJournal {
+    fn store(&self, drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
+        let mut state = self.state();
+        let created = match &state.created {
+            Some(created) => created.clone(),
+            None => {
+                let created = self.create().map_err(|error| JournalError::Io {
+                    doing: "begin",
+                    path: self.data_dir.clone(),
+                    source: io::Error::other(error),
+                })?;
+                let deferred = std::mem::take(&mut state.deferred);
+                if !deferred.is_empty() {
+                    self.write(&created, &deferred)?;
+                }
+                state.created.insert(created).clone()
+            }
+        };
+        self.write(&created, drafts)
+    }
+
+    fn after(&self, sequence: u64, limit: usize) -> Result<Vec<Event>, JournalError> {
+        let created = self.state().created.clone();
+        created.map_or_else(|| Ok(Vec::new()), |created| created.journal.after(sequence, limit))
+    }
+
+    fn last(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+
+    fn sync(&self) -> Result<(), JournalError> {
+        let created = self.state().created.clone();
+        created.map_or(Ok(()), |created| created.journal.sync())
+    }
+}
