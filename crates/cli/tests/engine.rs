@@ -48,7 +48,7 @@ fn main() {
         }
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
-    let left: Vec<String> = engines.iter().flat_map(Engine::left).collect();
+    let left: Vec<String> = engines.iter().flat_map(Engine::leftovers).collect();
     drop(engines);
     assert!(left.is_empty(), "containers are gone and these are not: {left:#?}");
     conclusion.exit();
