@@ -11,20 +11,20 @@ pub(crate) fn agent_lines(data: &[u8]) {
     let mut lines = data.split(|byte| *byte == b'\n');
     let name = lines.next().and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
     let Some(agent) = by_name(name) else { return };
-    let mut checker = DialogueChecker { dialogue: NormalizedDialogue::new(agent.native(&context())), open: Vec::new() };
+    let mut checker = DialogueChecker { dialogue: NormalizedDialogue::new(agent.new_dialogue(&context())), open: Vec::new() };
     let opened = checker.dialogue.open();
     checker.check_outputs(opened);
-    let prompted = checker.dialogue.prompt(&Prompt::text("hello"));
+    let prompted = checker.dialogue.send_prompt(&Prompt::text("hello"));
     checker.check_outputs(prompted);
     for (number, line) in lines.enumerate() {
-        let outputs = checker.dialogue.line(line);
+        let outputs = checker.dialogue.read_line(line);
         checker.check_outputs(outputs);
         if number % 16 == 15 {
             let outputs = checker.dialogue.interrupt();
             checker.check_outputs(outputs);
         }
     }
-    let remaining = checker.dialogue.give_up();
+    let remaining = checker.dialogue.close_open_items();
     checker.check_outputs(remaining);
     assert!(checker.open.is_empty(), "open items at the end: {:?}", checker.open);
 }
@@ -62,11 +62,11 @@ impl DialogueChecker {
                 self.open.retain(|open| *open != id);
             }
             EventBody::PermissionRequested(request) => {
-                let outputs = self.dialogue.permission(&request.permission_id, PermissionReply::Once);
+                let outputs = self.dialogue.answer_permission(&request.permission_id, PermissionReply::Once);
                 self.check_outputs(outputs);
             }
             EventBody::QuestionRequested(request) => {
-                let outputs = self.dialogue.question(&request.question_id, Some(&[vec!["yes".to_owned()]]));
+                let outputs = self.dialogue.answer_question(&request.question_id, Some(&[vec!["yes".to_owned()]]));
                 self.check_outputs(outputs);
             }
             _ => {}

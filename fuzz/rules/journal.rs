@@ -43,7 +43,7 @@ pub(crate) fn journal(data: &[u8]) {
     match opened.journal.append(EventDraft::daemon(body)) {
         Ok(event) => {
             assert_eq!(event.sequence, before.records + 1, "the next sequence number");
-            assert_eq!(verify(&path).unwrap().records, event.sequence, "the journal is still valid");
+            assert_eq!(verify_journal(&path).unwrap().records, event.sequence, "the journal is still valid");
         }
         Err(JournalError::Ended) => assert!(before.ended, "only an ended journal rejects records"),
         Err(error) => panic!("a valid journal rejects a record: {error}"),

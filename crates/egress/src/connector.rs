@@ -119,7 +119,7 @@ impl Connector {
 
     /// Returns the endpoint and rule if an intercepted tunnel is allowed. Each request in it is decided separately.
     pub(crate) fn decide_interception(&self, query: &AccessQuery) -> Result<(Endpoint, RuleRef), Refusal> {
-        let decision = self.policy.current().decide_opening(&query.host, query.port);
+        let decision = self.policy.current().decide_intercepted_host(&query.host, query.port);
         if !decision.is_allowed() {
             return Err(Refusal::from_decision(decision));
         }

@@ -101,7 +101,7 @@ impl SessionProxy {
             Err(answer) => return Some(answer.bytes(message, None)),
         };
         let policy = self.connector.policy.current();
-        if policy.name_service() == DnsMode::None {
+        if policy.dns_mode() == DnsMode::None {
             return Some(DnsAnswer::Refused.bytes(message, Some(&question)));
         }
         let decision = policy.decide_name(&question.name);

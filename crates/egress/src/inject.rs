@@ -41,7 +41,7 @@ impl SessionProxy {
                     format!("the credential `{}` (net.inject) was not given to this session", injection.credential);
                 Refusal::built_in(rule, "start a new session with this policy")
             })?;
-            prepared.redactors.extend(Redactor::over(secret));
+            prepared.redactors.extend(Redactor::new(secret));
             prepared.headers.push((injection.header, Some(value)));
         }
         if prepared.headers.is_empty() {

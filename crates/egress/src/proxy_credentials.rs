@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc};
 
-use policy::{EffectivePolicy, Injection};
+use policy::{EffectivePolicy, HeaderInjection};
 use secret::Secret;
 
 use crate::{
@@ -77,7 +77,7 @@ impl ProxyCredentials {
     }
 
     /// Returns the header value and the credential in it; `None` if the session does not have the credential.
-    pub(crate) fn header_value(&self, injection: &Injection) -> Option<(Vec<u8>, &Secret)> {
+    pub(crate) fn header_value(&self, injection: &HeaderInjection) -> Option<(Vec<u8>, &Secret)> {
         let secret = &self.credentials.get(&injection.credential)?.secret;
         Some(([&injection.before, secret.expose(), &injection.after].concat().into_bytes(), secret))
     }

@@ -51,7 +51,7 @@ impl BodyStore for MemoryBodyStore {
         let sha256 = Digest::of(&bytes).to_string();
         let mut bodies = lock(&self.0);
         bodies.entry(sha256.clone()).or_insert_with(|| bytes.to_vec());
-        Ok(BodyRef::Named { sha256, bytes: bytes.len() as u64 })
+        Ok(BodyRef::Stored { sha256, bytes: bytes.len() as u64 })
     }
 
     fn is_short(&self, _: BodyKind, _: usize) -> bool {

@@ -176,7 +176,7 @@ impl ModelCall {
         let body = match &mut end.response {
             Some(response) => {
                 let body = std::mem::take(&mut response.body);
-                self.store_body(BodyKind::Answer, body)
+                self.store_body(BodyKind::Response, body)
                     .await
                     .inspect_err(|error| tracing::error!(%error, call = %self.id, "cannot store the response body"))
                     .ok()

@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn budget_message_tells_an_exhausted_budget_from_a_small_one() {
-        let limit = |most| UsageLimit { name: "b", scope: LimitScope::Key, window: LimitWindow::Ever, most };
+        let limit = |most| UsageLimit { name: "b", scope: LimitScope::Key, window: LimitWindow::Ever, max: most };
         let dollar = 1_000_000_000_000;
         let message = |spent_picos, held| {
             exceeded_limit(&store::LimitExceeded {

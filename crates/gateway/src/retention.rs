@@ -47,7 +47,7 @@ impl BodyRetention {
         match self {
             Self::Full => store.put(kind, bytes),
             Self::Redacted(rules) => store.put(kind, rules.apply(&bytes).into()),
-            Self::Nothing => Ok(BodyRef::Named { sha256: Digest::of(&bytes).to_string(), bytes: bytes.len() as u64 }),
+            Self::Nothing => Ok(BodyRef::Stored { sha256: Digest::of(&bytes).to_string(), bytes: bytes.len() as u64 }),
         }
     }
 }
@@ -124,7 +124,7 @@ mod tests {
         let full = BodyRetention::Full.store(&bodies, BodyKind::Request, Bytes::from_static(b"abc")).unwrap();
         assert_eq!(bodies.get(&full).unwrap(), b"abc");
         let nothing = BodyRetention::Nothing.store(&bodies, BodyKind::Request, Bytes::from_static(b"abcd")).unwrap();
-        assert!(matches!(nothing, BodyRef::Named { bytes: 4, .. }), "{nothing:?}");
+        assert!(matches!(nothing, BodyRef::Stored { bytes: 4, .. }), "{nothing:?}");
         assert_eq!(bodies.get(&nothing), None);
         let redacted = BodyRetention::Redacted(RedactionRules::new(&[]).unwrap())
             .store(&bodies, BodyKind::Request, Bytes::from_static(b"AKIAIOSFODNN7EXAMPLE"))

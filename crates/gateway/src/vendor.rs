@@ -130,7 +130,7 @@ impl VendorUpstream {
         };
         let in_name =
             |name: &HeaderName| name.as_str().len() >= lowercase_key.len() && name.as_str().contains(lowercase_key);
-        let repeats = |name: &HeaderName, value: &HeaderValue| redactor.covers(value.as_bytes()) || in_name(name);
+        let repeats = |name: &HeaderName, value: &HeaderValue| redactor.finds_secret(value.as_bytes()) || in_name(name);
         let revealing: Vec<HeaderName> =
             headers.iter().filter(|(name, value)| repeats(name, value)).map(|(name, _)| name.clone()).collect();
         for name in revealing {
@@ -149,7 +149,7 @@ struct KeyRedaction {
 
 impl KeyRedaction {
     fn new(key: &Secret) -> Option<Self> {
-        Some(Self { redactor: Redactor::over(key)?, lowercase_key: key.expose().to_ascii_lowercase() })
+        Some(Self { redactor: Redactor::new(key)?, lowercase_key: key.expose().to_ascii_lowercase() })
     }
 }
 
@@ -167,7 +167,7 @@ impl Stream for RedactedStream {
         let this = &mut *self;
         while !this.ended {
             match ready!(this.frames.as_mut().poll_next(context)) {
-                Some(Ok(bytes)) => match this.redactor.pass(bytes) {
+                Some(Ok(bytes)) => match this.redactor.redact(bytes) {
                     bytes if bytes.is_empty() => {}
                     bytes => return Poll::Ready(Some(Ok(bytes))),
                 },

@@ -68,22 +68,22 @@ impl Sessions {
     fn import_blocking(&self, bundle: &File, new_id: Option<SessionId>) -> Result<SessionId, SessionError> {
         check(bundle)?;
         let directory = self.host.store.directory();
-        let journal = NamedTempFile::new_in(directory.trajectory()).map_err(failed("import"))?;
+        let journal = NamedTempFile::new_in(directory.journal_dir()).map_err(failed("import"))?;
         let changes = tempfile::tempdir_in(directory.root()).map_err(failed("import"))?;
         let mut info = unpack(bundle, journal.path(), changes.path(), &FileBodyStore::new(directory))?;
         let ended = check_journal(journal.path(), &info)?;
         let journal = match new_id.filter(|id| *id != info.session_id) {
             None => journal,
             Some(id) => {
-                let copy = NamedTempFile::new_in(directory.trajectory()).map_err(failed("import"))?;
-                copy_as(journal.path(), copy.path(), &id)?;
+                let copy = NamedTempFile::new_in(directory.journal_dir()).map_err(failed("import"))?;
+                copy_journal(journal.path(), copy.path(), &id)?;
                 info.session_id = id;
                 copy
             }
         };
         let id = info.session_id.clone();
         let _import_lock = self.host.store.lock_imports();
-        if self.host.store.index.is_used(&id)? {
+        if self.host.store.index.id_was_used(&id)? {
             return Err(self.host.store.id_used_error(id));
         }
         // A journal without an index row is left from an import that was killed.
@@ -141,10 +141,10 @@ impl Sessions {
 
 /// Verifies that the journal is whole and matches `session.json`. Returns whether the session has ended.
 fn check_journal(path: &Path, info: &SessionInfo) -> Result<bool, SessionError> {
-    let verified = verify(path).map_err(|error| match error {
+    let verified = verify_journal(path).map_err(|error| match error {
         // The path on this host is left out of the message.
-        JournalError::Damaged { line, flaw, .. } => {
-            SessionError::InvalidBundle(format!("line {line} of `journal.jsonl` is damaged: {flaw}"))
+        JournalError::Damaged { line, defect, .. } => {
+            SessionError::InvalidBundle(format!("line {line} of `journal.jsonl` is damaged: {defect}"))
         }
         other => SessionError::Journal(other),
     })?;
@@ -213,7 +213,7 @@ impl BodyKey {
 
 impl From<BodyKey> for BodyRef {
     fn from(BodyKey(sha256, bytes): BodyKey) -> Self {
-        Self::Named { sha256, bytes }
+        Self::Stored { sha256, bytes }
     }
 }
 

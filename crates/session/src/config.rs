@@ -88,7 +88,7 @@ impl BillingSettings {
 
 /// Returns an egress proxy that trusts the system's root certificates and `extra_roots` when it opens TLS.
 pub fn system_egress(extra_roots: Vec<CertificateDer<'static>>) -> Egress {
-    Egress::default().trusting(Arc::new(move || {
+    Egress::default().with_trust(Arc::new(move || {
         let client = Arc::new(tls_client(&extra_roots)?);
         Ok(TrustStore { roots: system_roots().into_iter().chain(extra_roots.clone()).collect(), client })
     }))

@@ -199,12 +199,12 @@ pub enum SessionError {
     #[error(transparent)]
     Widening(#[from] WideningDenied),
     /// The journal is damaged and was moved to the quarantine folder.
-    #[error("the journal of session `{id}` is damaged: {flaw}")]
+    #[error("the journal of session `{id}` is damaged: {defect}")]
     Damaged {
         /// The session.
         id: SessionId,
         /// The damage.
-        flaw: String,
+        defect: String,
     },
     /// The journal cannot be opened.
     #[error("cannot read the journal of session `{0}`")]
@@ -224,7 +224,7 @@ impl SessionError {
     /// Returns the stable code for clients.
     pub fn code(&self) -> ProblemCode {
         // A full disk has the same remedy whichever operation failed.
-        if is_full(self) {
+        if is_disk_full(self) {
             return ProblemCode::DiskFull;
         }
         match self {

@@ -79,7 +79,7 @@ impl GlobalFeed {
 
     /// Returns the cursor of the start.
     pub fn beginning(&self) -> FeedCursor {
-        self.feed.spot(0, 0, 0)
+        self.feed.cursor(0, 0, 0)
     }
 
     /// Returns the cursor of the current end.
@@ -90,7 +90,7 @@ impl GlobalFeed {
     /// Returns whether `cursor` is a position of this feed. It is not after a power failure lost the event there, or when
     /// it belongs to another data directory.
     pub fn holds(&self, cursor: &FeedCursor) -> Result<bool, SessionError> {
-        Ok(self.feed.holds(cursor)?)
+        Ok(self.feed.contains(cursor)?)
     }
 
     /// Spawns the task that scans for new events, once. The task ends when the feed is dropped.
@@ -125,7 +125,7 @@ impl GlobalFeed {
     fn scan_now(&self, scope: ScanScope) -> Result<(), SessionError> {
         let mut state = lock(&self.scan);
         let notified = self.store.growth.take();
-        let scope = if state.failed || notified == GrownSessions::Any {
+        let scope = if state.failed || notified == GrownSessions::Unlisted {
             *state = ScanState::default();
             ScanScope::All
         } else {
@@ -148,22 +148,22 @@ impl GlobalFeed {
         scope: ScanScope,
     ) -> Result<BTreeMap<i64, u64>, SessionError> {
         let mut grown = BTreeMap::new();
-        let notified = if let GrownSessions::These(sessions) = notified { sessions } else { Vec::new() };
+        let notified = if let GrownSessions::Listed(sessions) = notified { sessions } else { Vec::new() };
         for id in notified {
-            if let Some(standing) = self.store.index.standing(&id)? {
+            if let Some(standing) = self.store.index.progress(&id)? {
                 grown.insert(standing.place, self.last(&id));
             }
         }
         if scope >= ScanScope::Foreign {
             let from = if scope == ScanScope::All { 0 } else { state.newest };
             let seen = state.newest;
-            for standing in self.store.index.entered_after(from)? {
+            for standing in self.store.index.created_after(from)? {
                 state.newest = state.newest.max(standing.place);
                 let is_known = standing.ended || standing.place <= seen;
                 let last = if is_known { standing.event_count } else { self.last(&standing.id) };
                 raise(&mut grown, standing.place, last);
             }
-            let now = self.store.index.run_by_others(self.store.owner.id())?;
+            let now = self.store.index.running_elsewhere(self.store.owner.id())?;
             let now: HashMap<i64, SessionId> = now.into_iter().map(|standing| (standing.place, standing.id)).collect();
             // Sessions that were foreign before are scanned once more, because they may have ended since.
             for (place, id) in now.iter().chain(&state.foreign) {

@@ -137,7 +137,7 @@ impl SessionRecording {
                 .clone()
                 .filter(|_| ImportedSession::find(directory, &id).is_none())
                 .map(PathBuf::from),
-            origin: WorkspaceOrigin::load(&directory.origin(&id)),
+            origin: WorkspaceOrigin::load(&directory.workspace_origin(&id)),
             turns: turn_script::turn_scripts(&events),
             events,
             id,

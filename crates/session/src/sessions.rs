@@ -270,7 +270,7 @@ impl Sessions {
         let host = self.host.clone();
         host.store.refill_spare_files();
         run_blocking(move || {
-            let reconciled = host.config.gateway.settle_unknown(host.store.directory())?;
+            let reconciled = host.config.gateway.settle_unknown_calls(host.store.directory())?;
             tracing::debug!(?reconciled, "reconciled unsettled calls");
             recover_orphans(&host.store)
         })

@@ -65,7 +65,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> BodyRelay<'_, R, W> {
         }
         for number in 0..self.redactors.len() {
             let held = self.redactors[number].finish();
-            let rest = self.redactors[number + 1..].iter_mut().fold(held, |bytes, redactor| redactor.pass(bytes));
+            let rest = self.redactors[number + 1..].iter_mut().fold(held, |bytes, redactor| redactor.redact(bytes));
             self.write(&rest).await?;
         }
         if self.in_chunks {
@@ -95,7 +95,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> BodyRelay<'_, R, W> {
             self.write(bytes).await?;
         } else {
             let bytes = Bytes::copy_from_slice(bytes);
-            let redacted = self.redactors.iter_mut().fold(bytes, |bytes, redactor| redactor.pass(bytes));
+            let redacted = self.redactors.iter_mut().fold(bytes, |bytes, redactor| redactor.redact(bytes));
             self.write(&redacted).await?;
         }
         Ok(count)

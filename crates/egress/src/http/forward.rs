@@ -105,7 +105,7 @@ async fn relay_response(
 /// Returns a complete head without the secrets of `redactors`.
 fn redact(redactors: &mut [Redactor], head: Vec<u8>) -> Vec<u8> {
     redactors.iter_mut().fold(head, |head, redactor| {
-        let mut redacted = redactor.pass(head.into()).to_vec();
+        let mut redacted = redactor.redact(head.into()).to_vec();
         redacted.extend(redactor.finish());
         redacted
     })

@@ -128,13 +128,13 @@ async fn refusals_and_failures_do_not_contain_the_credential() {
 async fn missing_credential_refuses_the_request() {
     let (sandbox, seen) = scene(OK).await;
     let more = NarrowingLayer::grant("net.inject=api.example.com X-More={other}").unwrap();
-    sandbox.policy.replace(sandbox.policy.current().granting(&more).unwrap());
+    sandbox.policy.replace(sandbox.policy.current().with_grant(&more).unwrap());
     let response = send(&sandbox, &format!("GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n")).await;
     assert_eq!(response.status(), Some(403));
     assert!(response.body().contains("the credential `other`"), "{}", response.body());
     assert!(seen.now().is_empty());
     let less = NarrowingLayer::read(&PolicySource::new("session", "net: {inject: []}\n")).unwrap();
-    sandbox.policy.replace(sandbox.policy.current().met(&less));
+    sandbox.policy.replace(sandbox.policy.current().restricted_by(&less));
     assert_eq!(send(&sandbox, &format!("GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n")).await.status(), Some(200));
     assert!(!seen.now()[0].contains(CANARY));
 }

@@ -251,7 +251,7 @@ async fn session_without_ca_cannot_reach_a_host_intercepted_later() {
     running.write_all(&origin::hello(Some(NAME))).await.unwrap();
     let narrowing =
         NarrowingLayer::read(&PolicySource::new("session", "net: {intercept: [api.example.com]}\n")).unwrap();
-    sandbox.policy.replace(sandbox.policy.current().met(&narrowing));
+    sandbox.policy.replace(sandbox.policy.current().restricted_by(&narrowing));
     ProxyResponse::read(running).await;
     let cut = sandbox.record("egress.allowed").await;
     assert!(cut["error"].as_str().unwrap().contains("net.intercept"), "{cut}");

@@ -130,7 +130,7 @@ impl BatchWriter {
             WriteOperation::Hold { hold, entry } => (hold, entry),
             WriteOperation::Settle(settlement) => (settlement, None),
         };
-        match self.ledger.take(vec![operation]).pop() {
+        match self.ledger.submit(vec![operation]).pop() {
             Some(confirmation) => WriteProgress::AwaitingLedger { confirmation, entry },
             None => WriteProgress::Finished(Err(WriteError::Ledger(LedgerError::Stopped))),
         }
@@ -165,7 +165,7 @@ fn write_batch(ledger: &dyn Ledger, batch: Vec<QueuedOperation>) {
         operations.push(hold);
         submitters.push((entry, reply));
     }
-    let confirmations = if operations.is_empty() { Vec::new() } else { ledger.take(operations) };
+    let confirmations = if operations.is_empty() { Vec::new() } else { ledger.submit(operations) };
     for ((entry, reply), confirmation) in submitters.into_iter().zip(confirmations) {
         match (confirmation.at_once(), entry) {
             (Ok(Ok(())), Some(entry)) => journals.add(entry, reply),

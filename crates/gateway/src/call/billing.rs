@@ -113,6 +113,6 @@ impl CallBill {
 
     /// Closes the call in the ledger without waiting for confirmation.
     pub(super) fn settle_now(&self, outcome: &CallOutcome) {
-        drop(self.ledger.take(vec![self.settlement(outcome)]));
+        drop(self.ledger.submit(vec![self.settlement(outcome)]));
     }
 }

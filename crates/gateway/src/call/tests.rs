@@ -29,7 +29,7 @@ type WriteLog = Arc<Mutex<Vec<&'static str>>>;
 struct LoggingLedger(SqliteLedger, WriteLog);
 
 impl Ledger for LoggingLedger {
-    fn take(&self, operations: Vec<LedgerOperation>) -> Vec<LedgerReply> {
+    fn submit(&self, operations: Vec<LedgerOperation>) -> Vec<LedgerReply> {
         lock(&self.1).extend(operations.iter().map(|operation| match operation {
             LedgerOperation::Hold(_) => "hold",
             LedgerOperation::Settle(..) => "settle",
@@ -37,7 +37,7 @@ impl Ledger for LoggingLedger {
             LedgerOperation::Advance(_, CallProgress::Lost) => "unknown",
             _ => "other operation",
         }));
-        self.0.take(operations)
+        self.0.submit(operations)
     }
 
     fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError> {

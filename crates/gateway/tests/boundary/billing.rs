@@ -48,7 +48,7 @@ fn prices() -> PriceTable {
     let price = ModelPrice::flat(TokenRates { input: RATES.0, output: RATES.1, ..TokenRates::default() });
     ["claude-test", "gpt-test", "gemini-test"]
         .into_iter()
-        .fold(PriceTable::default(), |all, model| all.with(model, price.clone()))
+        .fold(PriceTable::default(), |all, model| all.with_price(model, price.clone()))
 }
 
 fn start_gateway(vendor: &StubVendor, kind: VendorKind, change: impl FnOnce(&mut GatewayIdentity)) -> TestGateway {
@@ -62,7 +62,7 @@ fn budget(picos: u64) -> UsageLimit {
         name: "budget_usd",
         scope: LimitScope::Session,
         window: LimitWindow::Ever,
-        most: LimitAmount::Picos(picos),
+        max: LimitAmount::Picos(picos),
     }
 }
 

@@ -22,7 +22,7 @@ fn start_gateway(kind: VendorKind, vendor: &StubVendor, base_path: &str) -> Test
         cache_write: 1_000_000_000,
         ..TokenRates::default()
     });
-    let prices = PriceTable::default().with("their-model", price);
+    let prices = PriceTable::default().with_price("their-model", price);
     TestGateway::with_upstream(Arc::new(VendorUpstream::new(config).unwrap()), prices, GatewayLimits::default())
 }
 

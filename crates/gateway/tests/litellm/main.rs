@@ -32,7 +32,7 @@ async fn litellm_spend_log_and_our_journal_identify_the_same_call() {
     let mut config = VendorConfig::new("proxy", VendorKind::Litellm, proxy.url());
     config.key = Some(Secret::new(KEY));
     let price = ModelPrice::flat(TokenRates { input: 3_000_000, output: 15_000_000, ..TokenRates::default() });
-    let prices = PriceTable::default().with(MODEL, price);
+    let prices = PriceTable::default().with_price(MODEL, price);
     let gateway = TestGateway::with_identity(Arc::new(VendorUpstream::new(config).unwrap()), prices, |_| {});
     for stream in [false, true] {
         let body = prompt("x", stream).replace("claude-test", MODEL);

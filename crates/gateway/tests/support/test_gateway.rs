@@ -116,7 +116,7 @@ impl TestGateway {
             attempt: 1,
             journal: journal.clone(),
             bodies: bodies.clone(),
-            turn,
+            turn: Arc::new(turn),
             upstream,
             policy: None,
             budgets: Vec::new(),

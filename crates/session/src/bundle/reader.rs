@@ -131,7 +131,7 @@ fn store_body(entry: impl Read, digest: &str, bodies: &FileBodyStore) -> Result<
     if Digest::of(&bytes).to_string() != digest {
         return Err(SessionError::InvalidBundle(format!("the body `{digest}` does not match its digest")));
     }
-    bodies.file(&bytes).map(drop).map_err(|error| failed("import")(io::Error::other(error)))
+    bodies.put_file(&bytes).map(drop).map_err(|error| failed("import")(io::Error::other(error)))
 }
 
 /// Returns the error for a file that cannot be read: an invalid bundle, unless the disk of this host is full.

@@ -201,7 +201,7 @@ impl TurnReader {
     }
 
     async fn answer_question(&self, request: &Question, permissions: PermissionResponder) -> Result<(), SessionError> {
-        let first = request.asked().into_iter().map(|one| Some(vec![one.options.into_iter().next()?]));
+        let first = request.prompts().into_iter().map(|one| Some(vec![one.options.into_iter().next()?]));
         match first.collect::<Option<Vec<_>>>().filter(|_| permissions == PermissionResponder::Allow) {
             Some(answers) => self.sessions.reply_question(&self.session, &request.question_id, answers).await,
             None => self.sessions.reject_question(&self.session, &request.question_id).await,

@@ -104,7 +104,7 @@ fn plan(
         options,
         epoch: 1,
         native_session_id: None,
-        replay_is_over: false,
+        was_replay: false,
         mcp: McpServers::default(),
         skills: SkillSources::default(),
         forked_from: None,

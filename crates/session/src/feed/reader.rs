@@ -70,9 +70,9 @@ impl GlobalFeed {
         let mut batch = FeedBatch { entries: Vec::new(), cursor: at, more: false };
         let mut read_count = 0;
         for range in self.feed.after(at.number, MAX_RANGES)? {
-            let session = self.store.index.at_place(range.place)?;
+            let session = self.store.index.session_at(range.place)?;
             let Some(session) = session.filter(|session| filter.includes_session(session)) else {
-                batch.cursor = self.feed.spot(range.number, range.place, range.last);
+                batch.cursor = self.feed.cursor(range.number, range.place, range.last);
                 continue;
             };
             let room = (limit - batch.entries.len()).min(MAX_EVENTS - read_count);
@@ -98,7 +98,7 @@ impl GlobalFeed {
         filter: &FeedFilter,
     ) -> usize {
         let count = usize::try_from(range.last - range.first + 1).unwrap_or(usize::MAX).min(room);
-        let cursor_at = |sequence: u64| self.feed.spot(range.number - (range.last - sequence), range.place, sequence);
+        let cursor_at = |sequence: u64| self.feed.cursor(range.number - (range.last - sequence), range.place, sequence);
         let events = self.store.events(&session, range.first - 1, count).unwrap_or_else(|error| {
             tracing::error!(session = %session, %error, "cannot read a journal");
             Vec::new()

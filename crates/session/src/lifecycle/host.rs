@@ -108,7 +108,7 @@ impl SessionHost {
     ///
     /// Runs on this thread: the write goes to the page cache, which is cheaper than waking another thread.
     pub(crate) fn index_native_id(&self, id: &SessionId, native: &str) {
-        if let Err(error) = self.store.index.name_native(id, native) {
+        if let Err(error) = self.store.index.set_native_session_id(id, native) {
             tracing::warn!(session = %id, %error, "cannot write the agent's session id to the index");
         }
     }

@@ -130,7 +130,7 @@ fn attach_models(
         attempt: plan.epoch,
         journal: recorder.journal().clone(),
         bodies: host.store.bodies(host.config.gateway_limits.compress),
-        turn: recorder.current_turn(),
+        turn: Arc::new(recorder.current_turn()),
         upstream,
         policy: Some(plan.policy.clone()),
         budgets: budgets(&plan.policy),

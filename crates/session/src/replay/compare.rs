@@ -110,7 +110,7 @@ fn line(body: &EventBody, normalizer: &RequestNormalizer, ids: &mut IdNumbers) -
     // Ids of unordered events depend on their order, so they are removed rather than numbered.
     let numbered = event_order(body) == Some(EventOrder::Ordered);
     scrub(&mut data, numbered.then_some(ids));
-    normalizer.value(&mut data);
+    normalizer.normalize_value(&mut data);
     format!("{} {data}\n", body.kind())
 }
 

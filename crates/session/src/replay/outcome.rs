@@ -42,7 +42,7 @@ impl Sessions {
         let read = move || {
             let read = || {
                 let recording = SessionRecording::read(store.directory(), &info)?;
-                let upstream = ReplayUpstream::of(store.directory(), &session, (*rules).clone())?;
+                let upstream = ReplayUpstream::open(store.directory(), &session, (*rules).clone())?;
                 Ok::<_, ReplaySessionError>((recording, Arc::new(upstream)))
             };
             Ok::<_, SessionError>(read())
@@ -83,6 +83,6 @@ impl Sessions {
         let journal = self.journal(&id)?;
         let events = run_blocking(move || Ok(journal.after(0, usize::MAX)?)).await?;
         let differences = compare(&recording.events, &events, normalizer);
-        Ok(ReplayOutcome { outcome, unrecorded_request: miss, unused_calls: upstream.left(), differences })
+        Ok(ReplayOutcome { outcome, unrecorded_request: miss, unused_calls: upstream.unused_calls(), differences })
     }
 }

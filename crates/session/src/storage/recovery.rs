@@ -43,8 +43,8 @@ fn open(store: &SessionStore, orphan: &SessionRecord) -> Result<(Arc<FileJournal
     let path = store.directory().journal(&orphan.info.session_id);
     let expected = orphan.info.event_count;
     let missing = |found: u64, byte: u64| {
-        let flaw = LineDefect::Missing { expected, found };
-        SessionError::Journal(JournalError::Damaged { path: path.clone(), line: found + 1, byte, flaw })
+        let defect = LineDefect::Missing { expected, found };
+        SessionError::Journal(JournalError::Damaged { path: path.clone(), line: found + 1, byte, defect })
     };
     // Opening the journal would create the file.
     if expected > 0 && !path.exists() {
@@ -61,17 +61,17 @@ fn open(store: &SessionStore, orphan: &SessionRecord) -> Result<(Arc<FileJournal
 /// Quarantines the journal and ends the session if `error` says that the journal is damaged. Returns the error to
 /// report.
 pub(crate) fn quarantine_if_damaged(store: &SessionStore, id: &SessionId, error: SessionError) -> SessionError {
-    let SessionError::Journal(JournalError::Damaged { flaw, line, .. }) = &error else { return error };
-    let flaw = format!("line {line}: {flaw}");
+    let SessionError::Journal(JournalError::Damaged { defect, line, .. }) = &error else { return error };
+    let defect = format!("line {line}: {defect}");
     let quarantine = match store.quarantine(id) {
         Ok(path) => path.display().to_string(),
         // A missing journal cannot be moved.
         Err(error) => format!("not moved: {error}"),
     };
     let patch = SessionPatch { outcome: Some(SessionOutcome::Damaged), ..SessionPatch::default() };
-    tracing::error!(session = %id, %flaw, quarantine, "the journal is damaged; moved it to the quarantine folder");
+    tracing::error!(session = %id, %defect, quarantine, "the journal is damaged; moved it to the quarantine folder");
     match store.index.update(id, &patch) {
-        Ok(_) => SessionError::Damaged { id: id.clone(), flaw },
+        Ok(_) => SessionError::Damaged { id: id.clone(), defect },
         Err(error) => error.into(),
     }
 }
@@ -83,8 +83,8 @@ pub(crate) fn refuse_damaged(record: &SessionRecord) -> Result<(), SessionError>
 
 /// Returns the error for a session whose journal is in quarantine.
 pub(crate) fn damaged_error(id: &SessionId) -> SessionError {
-    let flaw = "it was moved to the folder `quarantine` of the data directory, and the log has the cause".to_owned();
-    SessionError::Damaged { id: id.clone(), flaw }
+    let defect = "it was moved to the folder `quarantine` of the data directory, and the log has the cause".to_owned();
+    SessionError::Damaged { id: id.clone(), defect }
 }
 
 /// Makes this process the owner of a session of a dead host, and closes its open state.

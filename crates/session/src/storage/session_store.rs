@@ -78,8 +78,8 @@ impl SessionStore {
     pub(crate) fn open(directory: DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionError> {
         let index = SessionIndex::open(&directory, clock.clone())?;
         let owner = ProcessOwner::claim(&directory)?;
-        let spares = Arc::new(FilePool::beside(directory.trajectory()));
-        let reserve = DiskReserve::keep(directory.reserve());
+        let spares = Arc::new(FilePool::new(directory.journal_dir()));
+        let reserve = DiskReserve::new(directory.reserve());
         Ok(Self {
             spares,
             directory,
@@ -122,7 +122,7 @@ impl SessionStore {
         // An import that was killed may have left files under the same id.
         ignore_not_found(std::fs::remove_dir_all(self.directory.imported(id)))
             .inspect_err(|_| self.undo_register(id))?;
-        let created = self.open_with(id, |path| FileJournal::begin(path, id.clone(), self.clock.clone(), &self.spares));
+        let created = self.open_with(id, |path| FileJournal::create(path, id.clone(), self.clock.clone(), &self.spares));
         self.refill_spare_files();
         let (journal, _) = created.inspect_err(|_| self.undo_register(id))?;
         Ok((journal, record))
@@ -138,7 +138,7 @@ impl SessionStore {
                 tracing::warn!(session = %id, %error, "cannot remove a file of a session that was not created");
             }
         }
-        if let Err(error) = self.index.unmake(id, self.owner.id()) {
+        if let Err(error) = self.index.remove_unrecorded(id, self.owner.id()) {
             tracing::warn!(session = %id, %error, "cannot remove the index row of a session that was not created");
         }
     }
@@ -161,7 +161,7 @@ impl SessionStore {
 
     /// Preallocates journal files in the background when few are left.
     pub(crate) fn refill_spare_files(&self) {
-        if self.spares.are_few() {
+        if self.spares.should_fill() {
             let spares = self.spares.clone();
             self.tasks.spawn_blocking(move || spares.fill());
         }
@@ -172,7 +172,7 @@ impl SessionStore {
         if self.index_sync_scheduled.swap(true, Ordering::SeqCst) {
             return;
         }
-        let (sync, scheduled) = (self.index.settler(), self.index_sync_scheduled.clone());
+        let (sync, scheduled) = (self.index.sync_handle(), self.index_sync_scheduled.clone());
         self.tasks.spawn(async move {
             tokio::time::sleep(INDEX_SYNC_DELAY).await;
             // Sessions that are created from here on schedule the next fsync.
@@ -199,7 +199,7 @@ impl SessionStore {
             return Ok((journal, 0));
         }
         let opened = open_file(self.directory.journal(id))?;
-        let journal = Arc::new(opened.journal.growing(self.growth.clone()));
+        let journal = Arc::new(opened.journal.with_growth_tracker(self.growth.clone()));
         open.insert(id.clone(), &journal);
         Ok((journal, opened.torn_bytes))
     }
@@ -212,8 +212,8 @@ impl SessionStore {
         let journal = self.directory.journal(id);
         let mut numbers = 0..;
         let target =
-            numbers.find_map(|number| Some(self.directory.quarantine(id, number)).filter(|path| !path.exists()));
-        let target = target.unwrap_or_else(|| self.directory.quarantine(id, u32::MAX));
+            numbers.find_map(|number| Some(self.directory.quarantined_journal(id, number)).filter(|path| !path.exists()));
+        let target = target.unwrap_or_else(|| self.directory.quarantined_journal(id, u32::MAX));
         let folder = target.parent().unwrap_or(&target);
         let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         created.and_then(|()| std::fs::rename(&journal, &target)).map_err(SessionError::Changes)?;
@@ -277,7 +277,7 @@ impl SessionStore {
 
     /// Updates the index row of a session. A failure is only logged, because the journal is the truth.
     pub(crate) fn update_index(&self, id: &SessionId, patch: &SessionPatch) {
-        if let Err(error) = self.index.note(id, patch) {
+        if let Err(error) = self.index.update_unsynced(id, patch) {
             tracing::warn!(session = %id, %error, "cannot update the session index");
         }
     }
@@ -291,7 +291,7 @@ impl SessionStore {
 
     /// Moves the saved changes of an earlier sandbox aside.
     pub(crate) async fn move_changes_aside(self: &Arc<Self>, id: &SessionId, epoch: u32) -> Result<(), SessionError> {
-        let (from, to) = (self.directory.changes(id), self.directory.earlier_changes(id, epoch));
+        let (from, to) = (self.directory.change_set(id), self.directory.earlier_change_set(id, epoch));
         run_blocking(move || {
             if !from.exists() {
                 return Ok(());
@@ -304,16 +304,16 @@ impl SessionStore {
 
     /// Returns the folder of a session's saved changes.
     pub(crate) fn changes(&self, id: &SessionId) -> PathBuf {
-        self.directory.changes(id)
+        self.directory.change_set(id)
     }
 
     /// Returns the file of the agent's saved memory.
     pub(crate) fn memory(&self, id: &SessionId) -> PathBuf {
-        self.directory.memory(id)
+        self.directory.agent_state(id)
     }
 
     pub(crate) fn bodies(&self, compress: bool) -> Arc<dyn BodyStore> {
-        Arc::new(FileBodyStore::new(&self.directory).compressed(compress))
+        Arc::new(FileBodyStore::new(&self.directory).with_compression(compress))
     }
 
     /// Deletes a session that has ended; its ledger entries stay. Returns whether the session existed.
@@ -322,7 +322,7 @@ impl SessionStore {
         run_blocking(move || {
             // The row first: after a crash, files without a row are harmless, but a row without files would be wrong.
             let existed = match this.index.delete(&id) {
-                Err(error) if store::is_full(&error) => this.reserve.lend(|| this.index.delete(&id))?,
+                Err(error) if store::is_disk_full(&error) => this.reserve.release_during(|| this.index.delete(&id))?,
                 deleted => deleted?,
             };
             if existed {
@@ -337,10 +337,10 @@ impl SessionStore {
         lock(&self.open).remove(id);
         let directory = &self.directory;
         let journal = directory.journal(id);
-        for file in [journal.with_extension("idx"), journal, directory.memory(id), directory.origin(id)] {
+        for file in [journal.with_extension("idx"), journal, directory.agent_state(id), directory.workspace_origin(id)] {
             ignore_not_found(std::fs::remove_file(file))?;
         }
-        for folder in [directory.changes(id), directory.all_earlier_changes(id), directory.imported(id)] {
+        for folder in [directory.change_set(id), directory.earlier_change_sets(id), directory.imported(id)] {
             ignore_not_found(std::fs::remove_dir_all(folder))?;
         }
         Ok(())
@@ -348,7 +348,7 @@ impl SessionStore {
 
     /// Copies the agent's memory to a fork.
     pub(crate) async fn copy_memory(self: &Arc<Self>, from: &SessionId, to: &SessionId) -> Result<(), SessionError> {
-        let (from, to) = (self.directory.memory(from), self.directory.memory(to));
+        let (from, to) = (self.directory.agent_state(from), self.directory.agent_state(to));
         run_blocking(move || {
             ignore_not_found(std::fs::copy(from, &to).map(drop)).inspect_err(|_| {
                 // A partial copy is worse than none.

@@ -42,9 +42,9 @@ struct CountingLedger {
 }
 
 impl Ledger for CountingLedger {
-    fn take(&self, operations: Vec<LedgerOperation>) -> Vec<LedgerReply> {
+    fn submit(&self, operations: Vec<LedgerOperation>) -> Vec<LedgerReply> {
         self.writes.fetch_add(1, Ordering::Relaxed);
-        self.ledger.take(operations)
+        self.ledger.submit(operations)
     }
 
     fn unknowns(&self) -> Result<Vec<UnknownCall>, LedgerError> {
@@ -125,7 +125,7 @@ fn hold(call: &str, most: LimitAmount) -> LedgerOperation {
         model: "m1".to_owned(),
         price_hash: "p1".into(),
         picos: 1,
-        limits: vec![UsageLimit { name: "most", scope: LimitScope::Session, window: LimitWindow::Ever, most }],
+        limits: vec![UsageLimit { name: "most", scope: LimitScope::Session, window: LimitWindow::Ever, max: most }],
         sent: true,
         fresh: true,
     }))

@@ -28,7 +28,7 @@ impl Actor {
         let Some(sandbox) = self.agent.as_ref().map(AgentProcess::sandbox) else { return };
         let Ok(registered) = self.plan.registered_agent(&self.host.config.agents) else { return };
         let Ok(launch) = registered.agent.plan(&self.plan.launch_context(&registered, String::new())) else { return };
-        if launch.memory.folders.is_empty() {
+        if launch.saved_home.folders.is_empty() {
             return;
         }
         let packed = match pack(sandbox, launch.saved_home.folders).await {

@@ -127,7 +127,7 @@ impl Actor {
     /// Kills every process of the agent and completes its open items. Returns `None` when no agent runs.
     async fn end_agent(&mut self) -> Result<Option<AgentExit>, SessionError> {
         let Some(mut agent) = self.agent.take() else { return Ok(None) };
-        let unfinished = agent.dialogue.give_up();
+        let unfinished = agent.dialogue.close_open_items();
         let layers = agent.layers();
         let agent_exit = agent.stop().await;
         if let Some(layers) = layers {

@@ -223,9 +223,9 @@ impl Actor {
         // The first start of a fork continues from the state of another session.
         if self.plan.epoch > 1 || self.plan.forked_from.is_some() {
             self.restore_changes(sandbox).await?;
-            self.restore_memory(sandbox, launch.memory).await;
+            self.restore_memory(sandbox, launch.saved_home).await;
         }
-        let dialogue = NormalizedDialogue::new(registered.agent.native(&context));
+        let dialogue = NormalizedDialogue::new(registered.agent.new_dialogue(&context));
         let spec =
             ExecSpec { command: launch.argv, workdir: Some(launch.workdir), env: launch.env, ..ExecSpec::default() };
         let process = sandbox.exec(spec).await?;
@@ -244,7 +244,7 @@ async fn quarantine(host: &Arc<SessionHost>, handle: &SessionHandle, error: Sess
 /// and with an overlay the agent's writes do not reach the scanned files.
 fn save_workspace_origin(host: &Arc<SessionHost>, plan: &SessionPlan) {
     let Some(directory) = plan.directory.clone() else { return };
-    let (path, id) = (host.store.directory().origin(&plan.id), plan.id.clone());
+    let (path, id) = (host.store.directory().workspace_origin(&plan.id), plan.id.clone());
     host.tasks.spawn_blocking(move || {
         if let Err(error) = WorkspaceOrigin::scan(&directory).save(&path) {
             tracing::warn!(session = %id, %error, "cannot save the initial state of the workspace");
@@ -260,8 +260,8 @@ async fn create_sandbox(
     if plan.policy.digest() != plan.policy_digest {
         return Err(SessionError::PolicyChanged(plan.id.clone()));
     }
-    plan.check_workspace(host)?;
-    let credentials = SandboxCredentials::issue(host, plan)?;
+    plan.check_workspace(host.store.directory().root())?;
+    let credentials = SandboxCredentials::issue(&host.config.egress, plan)?;
     let registered = plan.registered_agent(&host.config.agents)?;
     let mut launch = registered.agent.plan(&plan.launch_context(&registered, credentials.token.clone()))?;
     let skills = FetchedSkills::fetch(host, plan).await?;

@@ -107,7 +107,7 @@ impl Actor {
     ) -> Result<(), SessionError> {
         let question = self.pending.question(id).cloned();
         let question = question.ok_or_else(|| SessionError::QuestionNotPending(id.clone()))?;
-        let (wanted, given) = (question.asked().len(), answers.as_ref().map(Vec::len));
+        let (wanted, given) = (question.prompts().len(), answers.as_ref().map(Vec::len));
         if let Some(given) = given.filter(|given| *given != wanted) {
             return Err(SessionError::WrongAnswerCount { id: id.clone(), wanted, given });
         }
@@ -171,7 +171,7 @@ impl Actor {
         // The session keeps lasting grants itself: an agent could neither list nor revoke them.
         let reply = if reply == PermissionReply::Always { PermissionReply::Once } else { reply };
         let id = &permission.permission_id;
-        Ok(self.agent.as_mut().map(|agent| agent.dialogue.permission(id, reply)).unwrap_or_default())
+        Ok(self.agent.as_mut().map(|agent| agent.dialogue.answer_permission(id, reply)).unwrap_or_default())
     }
 
     /// Records the answer and removes the pending question. Returns the outputs for the agent.
@@ -188,7 +188,7 @@ impl Actor {
         }
         let answers = resolved.answers.as_deref();
         let id = &question.question_id;
-        Ok(self.agent.as_mut().map(|agent| agent.dialogue.question(id, answers)).unwrap_or_default())
+        Ok(self.agent.as_mut().map(|agent| agent.dialogue.answer_question(id, answers)).unwrap_or_default())
     }
 }
 

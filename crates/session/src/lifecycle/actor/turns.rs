@@ -74,8 +74,8 @@ impl Actor {
         self.reset_silence();
         let Some(agent) = &mut self.agent else { return Ok(()) };
         let pictures = read_images(agent.sandbox(), &message.attachments).await;
-        let prompt = Prompt { text: message.text, attachments: message.attachments, pictures };
-        let outputs = agent.dialogue.prompt(&prompt);
+        let prompt = Prompt { text: message.text, attachments: message.attachments, images: pictures };
+        let outputs = agent.dialogue.send_prompt(&prompt);
         self.apply_outputs(outputs).await
     }
 
@@ -101,7 +101,7 @@ impl Actor {
             return Ok(());
         }
         let Some(agent) = &mut self.agent else { return Ok(()) };
-        let outputs = agent.dialogue.line(&line.bytes);
+        let outputs = agent.dialogue.read_line(&line.bytes);
         self.apply_outputs(outputs).await
     }
 
