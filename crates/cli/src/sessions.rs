@@ -65,7 +65,7 @@ pub(crate) async fn carry_out(
             remote::unqueue(directory, &index.find(&session)?, &turn).await?;
         }
         SessionsCommand::Fork { session, title } => {
-            remote::fork(directory, &index.find(&session)?, title, json).await?
+            remote::fork(directory, &index.find(&session)?, title, json).await?;
         }
         SessionsCommand::Export { session, output } => {
             transfer::export(&catalog.id(&session)?, &output, &config, spawner, json).await?;

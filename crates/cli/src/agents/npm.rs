@@ -27,7 +27,9 @@ pub(super) fn install(
         .map_err(|error| Failure::new(ProblemCode::InstallFailed, "cannot write the installation").because(&error))?;
     let mut command = command(folder, package, cache);
     let missing = |error: std::io::Error| {
-        Failure::new(ProblemCode::InstallFailed, "cannot run npm: installing agents needs Node.js with npm 10 or newer").because(&error).help("npm --version")
+        Failure::new(ProblemCode::InstallFailed, "cannot run npm: installing agents needs Node.js with npm 10 or newer")
+            .because(&error)
+            .help("npm --version")
     };
     let (mut reader, writer) = std::io::pipe().map_err(missing)?;
     command.stdout(writer.try_clone().map_err(missing)?).stderr(writer);

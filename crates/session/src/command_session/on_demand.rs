@@ -155,13 +155,11 @@ impl OnDemandJournal {
     pub(super) fn defer(&self, body: EventBody) -> Result<(), JournalError> {
         let mut state = self.state();
         let draft = EventDraft::daemon(body);
-        match &state.created {
-            Some(created) => self.write(created, &[draft]).map(drop),
-            None => {
-                state.deferred.push(draft);
-                Ok(())
-            }
+        if let Some(created) = &state.created {
+            return self.write(created, &[draft]).map(drop);
         }
+        state.deferred.push(draft);
+        Ok(())
     }
 
     /// Closes the journal and updates the list of sessions; does nothing if no event was stored.
@@ -205,20 +203,19 @@ impl OnDemandJournal {
 impl Journal for OnDemandJournal {
     fn store(&self, drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
         let mut state = self.state();
-        let created = match &state.created {
-            Some(created) => created.clone(),
-            None => {
-                let created = self.create().map_err(|error| JournalError::Io {
-                    doing: "begin",
-                    path: self.data_dir.clone(),
-                    source: io::Error::other(error),
-                })?;
-                let deferred = std::mem::take(&mut state.deferred);
-                if !deferred.is_empty() {
-                    self.write(&created, &deferred)?;
-                }
-                state.created.insert(created).clone()
+        let created = if let Some(created) = &state.created {
+            created.clone()
+        } else {
+            let created = self.create().map_err(|error| JournalError::Io {
+                doing: "begin",
+                path: self.data_dir.clone(),
+                source: io::Error::other(error),
+            })?;
+            let deferred = std::mem::take(&mut state.deferred);
+            if !deferred.is_empty() {
+                self.write(&created, &deferred)?;
             }
+            state.created.insert(created).clone()
         };
         self.write(&created, drafts)
     }
