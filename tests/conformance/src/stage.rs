@@ -333,7 +333,7 @@ impl Turn {
             _ => None,
         });
         let said = items.filter(|item| item.kind == ItemKind::Message && item.role == Some(ItemRole::Assistant));
-        let config = said.flat_map(|item| &item.content).filter_map(|part| match part {
+        let parts = said.flat_map(|item| &item.content).filter_map(|part| match part {
             ContentPart::Text { text } => Some(text.as_str()),
             _ => None,
         });

@@ -180,11 +180,11 @@ async fn a_refusal_names_what_is_wrong_and_what_to_do() {
         (get("/v1/nothing"), "route_not_found", "`/v1/nothing`", "viv api GET /openapi.json"),
         (get("/v1/fs/entries"), "invalid_request", "`session_id` is missing", "viv sessions ls"),
         (get("/v1/fs/file?path=a"), "invalid_request", "`session_id` is missing", "viv sessions ls"),
-        (import, "session_already_exists", "was deleted", "viv sessions ls"),
+        (import, "session_already_exists", "deleted session", "viv sessions ls"),
         (
             request(Method::POST, "/v1/sessions/s1", r#"{"agent":"mock"}"#),
             "session_already_exists",
-            "was deleted",
+            "deleted session",
             "viv sessions ls",
         ),
     ] {
