@@ -89,8 +89,8 @@ pub(crate) async fn carry_out(
     };
     reachable.close().await;
     let played = played?;
-    audience.farewell(&name, played.left);
-    if let Some(miss) = played.miss {
+    audience.farewell(&name, played.unused_calls);
+    if let Some(miss) = played.unrecorded_request {
         return Err(Failure::new(ProblemCode::ReplayMiss, "the agent asked for something that was not recorded")
             .detail(miss)
             .help(format!("viv sessions events {name}")));
