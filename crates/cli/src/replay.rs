@@ -85,7 +85,7 @@ pub(crate) async fn carry_out(
     let mut printer = ReplayPrinter { json, ..ReplayPrinter::default() };
     let id = new_session_id()?;
     let played = tokio::select! {
-        played = served.sessions.play_whole(id, &recording, &recorded, setup, &normal, |event| printer.show(event)) => {
+        played = served.sessions.replay_and_compare(id, &recording, &recorded, setup, &normal, |event| printer.show(event)) => {
             played.map_err(refused)
         }
         stop = signals.received() => {
@@ -95,8 +95,8 @@ pub(crate) async fn carry_out(
     };
     served.close().await;
     let played = played?;
-    printer.show_summary(&name, played.left);
-    if let Some(miss) = played.miss {
+    printer.show_summary(&name, played.unused_calls);
+    if let Some(miss) = played.unrecorded_request {
         return Err(Failure::new(ProblemCode::ReplayMiss, "the agent made a model call that was not recorded")
             .detail(miss)
             .help(format!("viv sessions events {name}")));

@@ -112,7 +112,7 @@ fn elsewhere(directory: &DataDir) -> RemoteStop {
         let end = async move {
             let record = SessionIndex::open(&directory, Arc::new(SystemClock))?.find(id.as_str())?;
             let owner = ApiClient::of_owner(&directory, &record.owner).await;
-            let unreachable = || Failure::from(SessionError::RunElsewhere(id.clone()));
+            let unreachable = || Failure::from(SessionError::RunByAnotherProcess(id.clone()));
             owner.ok_or_else(unreachable)?.terminate(&id).await
         };
         Box::pin(async move { end.await.map_err(|failure: Failure| failure.problem()) })

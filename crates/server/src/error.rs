@@ -42,7 +42,7 @@ impl ApiError {
 
     /// Returns the problem that something could not be stored or read; `detail` names it.
     pub(crate) fn storage(detail: &str, error: &(dyn std::error::Error + 'static)) -> Self {
-        let full = store::is_full(error);
+        let full = store::is_disk_full(error);
         let code = if full { ProblemCode::DiskFull } else { ProblemCode::JournalUnavailable };
         let failed = Self::new(code, detail).with_causes(error);
         if full { failed.with_hint("df -h") } else { failed }
@@ -114,8 +114,8 @@ impl From<ReplaySessionError> for ApiError {
                 failed.with_extension("differences", serde_json::json!(differences))
             }
             // The cause says which part of the recording is missing, or which rule is wrong.
-            ReplaySessionError::Tape(cause) => Self::caused(code, &cause),
-            ReplaySessionError::Rules(cause) => Self::caused(code, &cause),
+            ReplaySessionError::Recording(cause) => Self::caused(code, &cause),
+            ReplaySessionError::NormalizerRules(cause) => Self::caused(code, &cause),
             _ => failed,
         }
     }

@@ -223,7 +223,7 @@ impl FrameSource for FeedFrames {
 fn feed_frame(entry: FeedEntry, include_raw: bool) -> Frame {
     match entry {
         FeedEntry::Event(cursor, event) => event_frame(&cursor.to_string(), *event, include_raw),
-        FeedEntry::Lost { spot, session_id, first, last } => {
+        FeedEntry::Lost { cursor: spot, session_id, first, last } => {
             let data = json!({"session_id": session_id, "first": first, "last": last, "reason": "unreadable"});
             gap_frame(&spot.to_string(), &data)
         }

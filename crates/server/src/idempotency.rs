@@ -105,7 +105,7 @@ pub(crate) async fn run_once(
         RequestLookup::New => None,
         RequestLookup::Unanswered(begun_ms) => Some(begun_ms),
         RequestLookup::Answered(answered) => return Ok(replay(answered)),
-        RequestLookup::Another => {
+        RequestLookup::KeyReused => {
             let detail = format!("the idempotency key `{key}` was already used for a different request");
             return Err(ApiError::new(ProblemCode::IdempotencyKeyReused, detail));
         }

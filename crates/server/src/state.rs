@@ -57,7 +57,7 @@ impl AppState {
     /// Ends a session, also one that another process of the data directory runs.
     pub(crate) async fn terminate(&self, id: &SessionId) -> Result<(), ApiError> {
         match (self.sessions.terminate(id).await, &self.config.remote_stop) {
-            (Err(SessionError::RunElsewhere(_)), Some(elsewhere)) => Ok(elsewhere.0(id.clone()).await?),
+            (Err(SessionError::RunByAnotherProcess(_)), Some(elsewhere)) => Ok(elsewhere.0(id.clone()).await?),
             (ended, _) => Ok(ended?),
         }
     }
@@ -67,7 +67,7 @@ impl AppState {
         if let Some(requests) = self.requests.get() {
             return Ok(requests.clone());
         }
-        let opened = self.sessions.requests();
+        let opened = self.sessions.idempotency_store();
         let opened = opened.map_err(|error| ApiError::storage("cannot open the store of idempotency keys", &error))?;
         Ok(self.requests.get_or_init(|| Arc::new(opened)).clone())
     }

@@ -228,7 +228,7 @@ pub(crate) struct ReplayReport {
 
 impl ReplayReport {
     pub(crate) fn new(session_id: SessionId, replayed: ReplayOutcome) -> Self {
-        let ReplayOutcome { outcome, miss, left, differences } = replayed;
+        let ReplayOutcome { outcome, unrecorded_request: miss, unused_calls: left, differences } = replayed;
         let same = miss.is_none() && differences.is_empty();
         Self { session_id, outcome, same, differences, missed: miss, calls_left: left }
     }

@@ -14,8 +14,8 @@ use protocol::{
 use sandbox::JailBackend;
 use serde_json::Value;
 use session::{
-    AcceptedMessage, AgentRegistry, HostVariables, SessionHostConfig, SessionOptions, SessionTimeouts, Sessions, UpstreamRegistry,
-    UserMessage,
+    AcceptedMessage, AgentRegistry, HostVariables, SessionHostConfig, SessionOptions, SessionTimeouts, Sessions,
+    UpstreamRegistry, UserMessage,
 };
 use store::{DataDir, Durability, FileBodyStore, JournalTail, SqliteLedger, SystemClock};
 use tempfile::TempDir;

@@ -19,7 +19,7 @@ use crate::stage::{Stage, command};
 
 /// The output filter of `viv`, from the same source file.
 #[allow(dead_code, reason = "its own tests run in its crate")]
-#[path = "../../../crates/cli/src/outlet.rs"]
+#[path = "../../../crates/cli/src/escape_filter.rs"]
 mod outlet;
 
 pub(crate) fn attacks() -> Vec<Attack> {

@@ -47,7 +47,7 @@ impl KeyAuth {
         let slot = GatewaySlot::take(&directory)?;
         let keys = KeyStore::open(&directory, Arc::new(SystemClock))?;
         let ceiling = CeilingLayer::built_in().map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
-        let bodies = FileBodyStore::new(&directory).compressed(limits.compress);
+        let bodies = FileBodyStore::new(&directory).with_compression(limits.compress);
         let (journals, known) = (Mutex::default(), Mutex::default());
         Ok(Self { directory, slot, keys, upstream, ceiling, limits, bodies, journals, known })
     }

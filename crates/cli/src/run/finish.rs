@@ -43,7 +43,7 @@ pub(super) fn check(choice: OnFinish, on_terminal: bool) -> Result<(), Failure> 
 impl RunChanges<'_> {
     /// Keeps, applies or discards the changes.
     pub(super) async fn settle(&self, choice: OnFinish, ending: RunEnding) -> Result<ChangesOutcome, Failure> {
-        let directory = host::data_dir(self.config)?.changes(&self.session.session_id);
+        let directory = host::data_dir(self.config)?.change_set(&self.session.session_id);
         if !directory.exists() {
             return Ok(ChangesOutcome::Kept);
         }
@@ -91,7 +91,7 @@ impl RunChanges<'_> {
     }
 
     fn discard(&self) -> Result<ChangesOutcome, Failure> {
-        let directory = host::data_dir(self.config)?.changes(&self.session.session_id);
+        let directory = host::data_dir(self.config)?.change_set(&self.session.session_id);
         let discarded = sandbox::discard(&directory);
         discarded.map_err(|error| diff::unreadable(&self.session.session_id, &error))?;
         anstream::eprintln!("the changes were discarded");

@@ -35,7 +35,7 @@ pub(super) fn carry_out(
     step: ApplyStep,
     json: bool,
 ) -> Result<String, Failure> {
-    let directory = host::data_dir(config)?.changes(&session.session_id);
+    let directory = host::data_dir(config)?.change_set(&session.session_id);
     let applied = match step {
         ApplyStep::Finish => finish(&directory),
         ApplyStep::Undo => undo(&directory),

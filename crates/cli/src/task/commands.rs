@@ -63,7 +63,7 @@ async fn work(
             env: file.env.clone(),
             ..SessionCommand::default()
         };
-        session.start_beside(task).await.map_err(|error| not_run(&file.sandbox.entrypoint, &error))?;
+        session.start_background(task).await.map_err(|error| not_run(&file.sandbox.entrypoint, &error))?;
     }
     for section in &file.commands {
         let remaining = deadline.saturating_duration_since(Instant::now());

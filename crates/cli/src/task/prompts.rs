@@ -26,7 +26,7 @@ pub(super) async fn carry_out(
     report: &mut TaskReport,
     stop: impl Future<Output = StopSignal>,
 ) -> Result<TaskOutcome, Failure> {
-    let client = AgentClient::over(sessions.clone(), setup.request.agent.clone(), setup.options.clone());
+    let client = AgentClient::from_sessions(sessions.clone(), setup.request.agent.clone(), setup.options.clone());
     let terms = terms(&client, id, file, setup);
     let longest = setup.policy.limits().timeout;
     let limit = file.timeout.unwrap_or(longest).min(longest);

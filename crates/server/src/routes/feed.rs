@@ -44,7 +44,7 @@ pub(crate) async fn page(
     if accepts.contains("text/event-stream") {
         return follow(&state, &query, &headers).await;
     }
-    let feed = state.sessions.everything().await?;
+    let feed = state.sessions.global_feed().await?;
     let cursor = match start(&feed, query.offset.as_deref())? {
         FeedStart::After(cursor) => cursor,
         FeedStart::Gap(unknown) => return Err(unknown_offset(&unknown)),
@@ -75,7 +75,7 @@ pub(crate) async fn stream(
 
 async fn follow(state: &AppState, query: &FeedQuery, headers: &HeaderMap) -> Result<Response, ApiError> {
     let filter = query.filter()?;
-    let feed = state.sessions.everything().await?;
+    let feed = state.sessions.global_feed().await?;
     let last_id = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty());
     let start = start(&feed, last_id.or(query.offset.as_deref()))?;
     Ok(follow_feed(state, &feed, start, filter, query.include_raw.unwrap_or(false)))
@@ -112,7 +112,7 @@ fn read(
             break;
         }
         let batch = feed.read(cursor, STEP.min(limit - events.len()), filter)?;
-        (cursor, more) = (batch.at, batch.more);
+        (cursor, more) = (batch.cursor, batch.more);
         for entry in batch.entries {
             // Only streams report lost events.
             if let FeedEntry::Event(_, event) = entry {

@@ -33,6 +33,6 @@ pub(crate) async fn replay(
     let (new, directory) = body.map_or((None, None), |body| (body.session_id, body.directory));
     let new = new.map_or_else(|| new_session_id(idempotent.as_deref()), Ok)?;
     let options = caller.options(&state.config.options);
-    let replayed = state.sessions.play_again(&id, new.clone(), directory.map(Into::into), options).await?;
+    let replayed = state.sessions.replay_by_id(&id, new.clone(), directory.map(Into::into), options).await?;
     Ok(Json(ReplayReport::new(new, replayed)))
 }

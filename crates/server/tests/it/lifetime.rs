@@ -276,13 +276,13 @@ async fn inconsistent_bundle_is_refused() {
         let detail = refused.json()["detail"].as_str().unwrap().to_owned();
         assert!(detail.contains(word) && !detail.contains("trajectory"), "{word}: {detail}");
     };
-    check("`journal.jsonl` was changed", false, cut_last_line).await;
-    check("`session.json` was changed", false, |files| replace(files, "session.json", "mock", "claude")).await;
+    check("`journal.jsonl` does not match", false, cut_last_line).await;
+    check("`session.json` does not match", false, |files| replace(files, "session.json", "mock", "claude")).await;
     check("`policy.json` is missing", false, |files| drop(files.remove("policy.json"))).await;
-    check("`more` does not belong", false, |files| drop(files.insert("more".to_owned(), Vec::new()))).await;
-    check("no manifest.json", false, |files| drop(files.remove("manifest.json"))).await;
-    check("speaks of", true, cut_last_line).await;
-    check("line 2 of its journal", true, |files| {
+    check("unexpected file `more`", false, |files| drop(files.insert("more".to_owned(), Vec::new()))).await;
+    check("`manifest.json` is missing", false, |files| drop(files.remove("manifest.json"))).await;
+    check("lists", true, cut_last_line).await;
+    check("line 2 of `journal.jsonl`", true, |files| {
         replace(files, "journal.jsonl", "\"sentences\"", "\"sentencez\"");
     })
     .await;

@@ -192,11 +192,11 @@ async fn refusal_has_a_detail_and_a_hint() {
         ),
         (get("/v1/fs/entries"), "invalid_request", "`session_id` is missing", "viv sessions ls"),
         (get("/v1/fs/file?path=a"), "invalid_request", "`session_id` is missing", "viv sessions ls"),
-        (import, "session_already_exists", "was deleted", "viv sessions ls"),
+        (import, "session_already_exists", "deleted session", "viv sessions ls"),
         (
             request(Method::POST, "/v1/sessions/s1", r#"{"agent":"mock"}"#),
             "session_already_exists",
-            "was deleted",
+            "deleted session",
             "viv sessions ls",
         ),
     ] {
