@@ -11,7 +11,8 @@ pub(crate) fn agent_lines(data: &[u8]) {
     let mut lines = data.split(|byte| *byte == b'\n');
     let name = lines.next().and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
     let Some(agent) = by_name(name) else { return };
-    let mut checker = DialogueChecker { dialogue: NormalizedDialogue::new(agent.new_dialogue(&context())), open: Vec::new() };
+    let mut checker =
+        DialogueChecker { dialogue: NormalizedDialogue::new(agent.new_dialogue(&context())), open: Vec::new() };
     let opened = checker.dialogue.open();
     checker.check_outputs(opened);
     let prompted = checker.dialogue.send_prompt(&Prompt::text("hello"));

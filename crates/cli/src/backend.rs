@@ -67,7 +67,7 @@ pub(crate) fn container(
 
 /// Returns the settings of a container engine; keys that are not configured have their default.
 pub(crate) fn settings(kind: EngineKind, config: &Config, section: &SandboxSection) -> ContainerSettings {
-    let default = ContainerSettings::usual(kind, config.runtime_dir.as_deref());
+    let default = ContainerSettings::with_defaults(kind, config.runtime_dir.as_deref());
     ContainerSettings {
         kind,
         sockets: section.socket.clone().map_or(default.sockets, |socket| vec![socket]),

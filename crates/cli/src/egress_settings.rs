@@ -23,9 +23,9 @@ fn credential(config: &Config, name: &str) -> Result<EgressCredential, Failure> 
         config.file.credentials.get(name).ok_or_else(|| config.invalid_value(&at, "this section is missing"))?;
     let found = config.credential(&at, section)?;
     let missing = || config.invalid_value(&at, "one of key, key_file, key_command and key_env must be set");
-    let mut credential = EgressCredential::named(name, found.ok_or_else(missing)?);
+    let mut credential = EgressCredential::from_name(name, found.ok_or_else(missing)?);
     if let Some(variable) = &section.variable {
-        if !variable.is_empty() && !EgressCredential::can_be_variable(variable) {
+        if !variable.is_empty() && !EgressCredential::is_valid_variable(variable) {
             return Err(config.invalid_value(&at, &format!("`variable` cannot be `{variable}`: that name is reserved")));
         }
         credential.variable = Some(variable.clone()).filter(|variable| !variable.is_empty());
@@ -36,5 +36,5 @@ fn credential(config: &Config, name: &str) -> Result<EgressCredential, Failure> 
 fn read_roots(config: &Config, roots: &Path) -> Result<Vec<rustls_pki_types::CertificateDer<'static>>, Failure> {
     let wrong = |why: &str| config.invalid_value("egress.roots", &format!("`{}` {why}", roots.display()));
     let pem = std::fs::read(config.path(roots)).map_err(|error| wrong("cannot be read").because(&error))?;
-    gateway::roots_in(&pem).ok_or_else(|| wrong("contains no PEM certificate"))
+    gateway::parse_certificates(&pem).ok_or_else(|| wrong("contains no PEM certificate"))
 }

@@ -170,20 +170,23 @@ async fn open(
     upstream: Arc<dyn Upstream>,
 ) -> Result<Sessions, Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
-    let setup = Setup {
-        data_dir: config.data_dir.clone(),
-        mock_program: Some(program),
+    let billing = accounts(config)?;
+    let data_dir = data_dir(config)?;
+    let sessions = Sessions::open(SessionHostConfig {
+        gateway: billing.open_gateway(&data_dir)?,
+        gateway_limits: billing.limits,
+        data_dir,
+        clock: Arc::new(SystemClock),
+        agents: AgentRegistry::default().with_installed(config.data_dir.clone()).with(&::agents::MockAgent, program),
         backend,
-        upstream,
         egress: egress_settings::egress(config)?,
-        policy,
-        accounts: accounts(config)?,
-        timing: timing(config),
-        project: Some(policy::project(config)),
+        upstream,
         upstreams: upstream::upstream_registry(config),
+        policy,
+        project_policy: Some(policy::project(config)),
+        timeouts: timing(config),
         variables: HostVariables::new(config::host_variable),
-    };
-    let sessions = setup.open()?;
+    })?;
     // Recover the sessions of hosts that were killed.
     sessions.recover().await?;
     Ok(sessions)

@@ -20,7 +20,7 @@ pub(crate) struct IssuedSecret {
 impl IssuedSecret {
     /// Returns a new secret that starts with `prefix`, by which a leaked one is recognised, and an id with `id_prefix`.
     pub(crate) fn issue(prefix: &str, id_prefix: &str) -> Self {
-        let (token, text) = SessionToken::issue_as(prefix);
+        let (token, text) = SessionToken::issue_with_prefix(prefix);
         let id = format!("{id_prefix}_{}", &Uuid::new_v4().simple().to_string()[..12]);
         Self { id, token, text }
     }

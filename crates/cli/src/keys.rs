@@ -120,7 +120,7 @@ fn list(keys: &[KeyRecord], json: bool) -> Result<(), Failure> {
             key.models.join(" "),
             key.budget_picos.map_or_else(String::new, usd),
             expiry(key.expires_ms),
-            state(key.revoked_ms, key.is_good(now)).to_owned(),
+            state(key.revoked_ms, key.is_valid(now)).to_owned(),
         ]
     };
     let head = ["ID", "ACCOUNT", "USER", "MODELS", "BUDGET USD", "EXPIRES", "STATE"];
@@ -131,5 +131,5 @@ fn as_json(key: &KeyRecord) -> serde_json::Value {
     json!({"id": key.id, "account": key.account, "user": key.user, "models": key.models,
         "budget_picos": key.budget_picos, "requests_a_minute": key.requests_a_minute, "created_ms": key.created_ms,
         "expires_ms": key.expires_ms, "revoked_ms": key.revoked_ms,
-        "state": state(key.revoked_ms, key.is_good(Timestamp::now().as_millisecond()))})
+        "state": state(key.revoked_ms, key.is_valid(Timestamp::now().as_millisecond()))})
 }

@@ -23,7 +23,7 @@ pub(crate) fn carry_out(config: &Config, json: bool) -> Result<ExitCode, Failure
     let rows = prices.models().map(|(model, price)| row(&prices, model, price)).collect();
     let head = ["MODEL", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "CACHE WRITE 1H", "MAX OUTPUT", "PRICE FROM"];
     print(&TextTable { head, rows }.text())?;
-    anstream::eprintln!("dollars per million tokens · {} · as of {}", origin.source, origin.taken);
+    anstream::eprintln!("dollars per million tokens · {} · as of {}", origin.source, origin.retrieved);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -27,7 +27,7 @@ pub(crate) async fn ask_permission() -> Result<PermissionReply, InputEnded> {
 
 /// Asks all parts of `question`; returns `None` if one of them is left empty.
 pub(crate) async fn ask_questions(question: &Question) -> Result<Option<Vec<Vec<String>>>, InputEnded> {
-    ask_each(&question.asked(), read_line).await
+    ask_each(&question.prompts(), read_line).await
 }
 
 /// Returns the first option of each part of `question`: agents list the most likely option first.
@@ -36,7 +36,7 @@ pub(crate) fn first_options(question: &Question) -> Option<Vec<Vec<String>>> {
 }
 
 async fn ask_each(
-    list: &[Asked],
+    list: &[QuestionPrompt],
     mut read: impl AsyncFnMut(String) -> Result<String, InputEnded>,
 ) -> Result<Option<Vec<Vec<String>>>, InputEnded> {
     let mut all = Vec::new();
@@ -52,7 +52,7 @@ async fn ask_each(
 }
 
 /// Returns the prompt: the question, if it is not on the screen already, and the options.
-fn prompt(asked: &Asked, with_question: bool) -> String {
+fn prompt(asked: &QuestionPrompt, with_question: bool) -> String {
     let mut lines = Vec::new();
     if with_question {
         let header = asked.header.as_deref().map(|header| format!("{}: ", clean(header))).unwrap_or_default();
@@ -69,12 +69,12 @@ fn prompt(asked: &Asked, with_question: bool) -> String {
         });
         lines.extend(described);
     }
-    lines.push(if asked.several { "answers, separated by commas: " } else { "answer: " }.to_owned());
+    lines.push(if asked.multi_select { "answers, separated by commas: " } else { "answer: " }.to_owned());
     lines.join(&format!("\n{:>22}", ""))
 }
 
 /// Resolves an answer: the number of an option, its name, or free text.
-fn parse_answer(asked: &Asked, typed: &str) -> Vec<String> {
+fn parse_answer(asked: &QuestionPrompt, typed: &str) -> Vec<String> {
     let option = |word: &str| {
         let numbered = word.parse::<usize>().ok().and_then(|number| asked.options.get(number.checked_sub(1)?));
         numbered.or_else(|| asked.options.iter().find(|option| option.eq_ignore_ascii_case(word))).cloned()
@@ -110,7 +110,7 @@ mod tests {
         QuestionPrompt { header: None, prompt: "Which?".to_owned(), options, descriptions, multi_select: several }
     }
 
-    async fn check(list: &[Asked], typed: &[&str]) -> Result<Option<Vec<Vec<String>>>, InputEnded> {
+    async fn check(list: &[QuestionPrompt], typed: &[&str]) -> Result<Option<Vec<Vec<String>>>, InputEnded> {
         let mut lines = typed.iter();
         ask_each(list, async |_| lines.next().map(|line| (*line).to_owned()).ok_or(InputEnded)).await
     }

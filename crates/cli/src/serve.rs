@@ -23,9 +23,6 @@ use crate::failure::Failure;
 use crate::policy::{PolicyContext, choose};
 use crate::{host, log, task, tokens, upstream};
 
-/// Time after which the start is over and its memory can be released.
-const STARTED: Duration = Duration::from_secs(1);
-
 /// Runs `viv serve` until SIGINT or SIGTERM.
 pub(crate) async fn carry_out(
     arguments: ServeArguments,
@@ -69,30 +66,21 @@ pub(crate) async fn carry_out(
     };
     let served = ServerConfig {
         options: SessionOptions {
-            normal: Some(Arc::new(upstream::request_normalizer(&config)?)),
+            normalizer: Some(Arc::new(upstream::request_normalizer(&config)?)),
             ..host::options(&config)
         },
         audit: Some(directory.audit_log()),
         installer: Some(installer(&config)),
-        elsewhere: Some(elsewhere(&directory)),
-        tasker: Some(task::task_runner(&config, &policy, &sessions)),
-        events: EventFilter::named(&arguments.events).unwrap_or_default(),
+        remote_stop: Some(remote_stop(&directory)),
+        task_runner: Some(task::task_runner(&config, &policy, &sessions)),
+        events: EventFilter::from_name(&arguments.events).unwrap_or_default(),
         workspace_roots: workspace_roots(&arguments)?,
         hosts: arguments.allow_host.clone(),
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)
     };
-    tokio::spawn(release_start_memory());
     server::serve(listeners, served, sessions, announce, host::stop_requested()).await.map_err(not_bound)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Releases memory that only the start needed.
-async fn release_start_memory() {
-    tokio::time::sleep(STARTED).await;
-    if let Err(error) = jail::give_back_what_the_start_needed() {
-        tracing::debug!(%error, "cannot release the memory of the start");
-    }
 }
 
 /// Returns the installer of agents, the same as `viv agents install`.
@@ -105,7 +93,7 @@ fn installer(config: &Config) -> AgentInstaller {
 }
 
 /// Returns the function that stops sessions of other processes, the same as `viv sessions stop`.
-fn elsewhere(directory: &DataDir) -> RemoteStop {
+fn remote_stop(directory: &DataDir) -> RemoteStop {
     let directory = directory.clone();
     RemoteStop(Arc::new(move |id: SessionId| {
         let directory = directory.clone();

@@ -118,7 +118,7 @@ fn list(tokens: &[TokenRecord], json: bool) -> Result<(), Failure> {
             token.name.clone().unwrap_or_default(),
             token.scopes.join(" "),
             expiry(token.expires_ms),
-            state(token.revoked_ms, token.is_good(now)).to_owned(),
+            state(token.revoked_ms, token.is_valid(now)).to_owned(),
         ]
     };
     let head = ["ID", "NAME", "SCOPES", "EXPIRES", "STATE"];
@@ -127,5 +127,5 @@ fn list(tokens: &[TokenRecord], json: bool) -> Result<(), Failure> {
 
 fn as_json(token: &TokenRecord, now_ms: i64) -> serde_json::Value {
     json!({"id": token.id, "name": token.name, "scopes": token.scopes, "created_ms": token.created_ms,
-        "expires_ms": token.expires_ms, "revoked_ms": token.revoked_ms, "state": state(token.revoked_ms, token.is_good(now_ms))})
+        "expires_ms": token.expires_ms, "revoked_ms": token.revoked_ms, "state": state(token.revoked_ms, token.is_valid(now_ms))})
 }

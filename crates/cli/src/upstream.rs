@@ -94,7 +94,7 @@ fn trust(config: &Config, name: &str, roots: &Path, vendor: &mut VendorConfig) -
     let wrong = |why: &str| config.invalid_value(&format!("upstreams.{name}.roots"), why);
     let pem = std::fs::read(config.path(roots))
         .map_err(|error| wrong(&format!("cannot read `{}`", roots.display())).because(&error))?;
-    vendor.trust(&pem).map_err(|error| wrong(&error.to_string()))
+    vendor.trust_certificates(&pem).map_err(|error| wrong(&error.to_string()))
 }
 
 /// Returns the API of an upstream and the vendor's own address, if there is one.
@@ -117,7 +117,7 @@ fn recorded(config: &Config, name: &str, section: &UpstreamSection) -> Result<Re
     let directory = host::data_dir(config)?;
     let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
     let session = index.find(reference)?.info.session_id;
-    ReplayUpstream::of(&directory, &session, request_normalizer(config)?)
+    ReplayUpstream::open(&directory, &session, request_normalizer(config)?)
         .map_err(|error| Failure::from_error(ProblemCode::ReplayImpossible, &error))
 }
 

@@ -137,7 +137,10 @@ fn a_project_file_that_only_narrows_needs_no_trust() {
     let narrowed = viv(place.path(), &["explain"]);
     assert_eq!(narrowed.status.code(), Some(0));
     let sentences = String::from_utf8(narrowed.stdout).unwrap();
-    assert!(sentences.contains("Memory limit for all processes together: 64MiB.  [narrowing: sandbox.policy.yaml:1]"), "{sentences}");
+    assert!(
+        sentences.contains("Memory limit for all processes together: 64MiB.  [narrowing: sandbox.policy.yaml:1]"),
+        "{sentences}"
+    );
 }
 
 #[test]

@@ -133,16 +133,7 @@ impl CommandSession {
         let stop_listener = StopListener::watch(&host.tasks, &handle, commands);
         let (plan, tasks) = (Arc::new(plan), host.tasks.clone());
         let registration = Registration::Host { host: host.clone(), handle, stop_listener };
-        Ok(Self {
-            plan,
-            recorder,
-            sandbox,
-            listeners,
-            environment,
-            registration,
-            tasks,
-            background: Mutex::default(),
-        })
+        Ok(Self { plan, recorder, sandbox, listeners, environment, registration, tasks, background: Mutex::default() })
     }
 
     async fn create(

@@ -22,8 +22,8 @@ pub(crate) async fn recorded_session_replays_identically(scenario: Scenario) {
 
     let (data, normal) = (session.data(), RequestNormalizer::new(&[]).unwrap());
     let recording = SessionRecording::read(&data, &session.sessions.get(&session.id).unwrap()).unwrap();
-    let upstream = Arc::new(ReplayUpstream::of(&data, &session.id, normal.clone()).unwrap());
-    assert!(upstream.left() >= 5, "{} calls are on record", upstream.left());
+    let upstream = Arc::new(ReplayUpstream::open(&data, &session.id, normal.clone()).unwrap());
+    assert!(upstream.unused_calls() >= 5, "{} calls are on record", upstream.unused_calls());
     let id = SessionId::new("replayed").unwrap();
     let setting = session::ReplaySetup {
         upstream: upstream.clone(),
@@ -35,7 +35,7 @@ pub(crate) async fn recorded_session_replays_identically(scenario: Scenario) {
     let replayed = session.sessions.journal(&id).unwrap().after(0, usize::MAX).unwrap();
     let differences = compare(&recording.events, &replayed, &normal);
     assert!(differences.is_empty(), "{differences:#?}");
-    assert_eq!(upstream.left(), 0, "recorded calls that were not replayed");
+    assert_eq!(upstream.unused_calls(), 0, "recorded calls that were not replayed");
     let rows = session.ledger.usage(UsageGrouping::Session, 0).unwrap();
     let row = rows.iter().find(|row| row.name == id.as_str()).unwrap();
     assert_eq!((row.spent_picos, row.held_picos, row.unknown), (0, 0, 0));

@@ -20,7 +20,7 @@ use crate::stage::{Stage, command};
 /// The output filter of `viv`, from the same source file.
 #[allow(dead_code, reason = "its own tests run in its crate")]
 #[path = "../../../crates/cli/src/escape_filter.rs"]
-mod outlet;
+mod escape_filter;
 
 pub(crate) fn attacks() -> Vec<Attack> {
     let alone = |attack: Attack| attack.shown(Control::Namespaced);
@@ -184,7 +184,7 @@ fn terminal_escapes(stage: &Stage, place: Place) -> Verdict {
         spec.stdin = Some(escape.to_vec());
         let printed = stage.runtime.block_on(sandbox::run(&*sandbox, spec, &mut |_, _| {})).expect("run").stdout;
         let shown = match place {
-            Place::Inside => outlet::Outlet::default().pass(&printed),
+            Place::Inside => escape_filter::EscapeFilter::default().pass(&printed),
             Place::Outside => printed,
         };
         if commands(&shown) {

@@ -54,7 +54,7 @@ impl KeyAuth {
 
     /// Returns the identity of `token`; fails if the key is unknown, revoked or expired.
     pub(super) fn authenticate(&self, token: &str) -> Result<Arc<GatewayIdentity>, AuthenticationError> {
-        let key = self.keys.find(&SessionToken::of(token).digest()).map_err(|error| {
+        let key = self.keys.find(&SessionToken::from_text(token).digest()).map_err(|error| {
             tracing::error!(%error, "cannot read the keys");
             AuthenticationError::Unavailable("cannot read the keys".to_owned())
         })?;

@@ -33,7 +33,7 @@ pub(super) fn run(
         match &outcome {
             _ if setting.json => reports.push(report(&file.display().to_string(), &outcome)),
             Ok(base) => {
-                for note in notes(base.policy()) {
+                for note in warnings(base.policy()) {
                     writeln!(people, "note: {note}").map_err(PolicyCommandError::Output)?;
                 }
                 writeln!(out, "{}: ok", file.display()).map_err(PolicyCommandError::Output)?;

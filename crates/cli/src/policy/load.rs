@@ -60,7 +60,9 @@ pub(super) fn base(name: &str) -> Result<BaseLayer, PolicyCommandError> {
 pub(crate) fn ceiling(setting: &PolicyContext) -> Result<CeilingLayer, PolicyCommandError> {
     let built_in = CeilingLayer::built_in()?;
     match fs::read_to_string(&setting.organisation_file) {
-        Ok(text) => Ok(built_in.with_organisation(&PolicySource::new(setting.organisation_file.display().to_string(), text))?),
+        Ok(text) => {
+            Ok(built_in.with_organisation(&PolicySource::new(setting.organisation_file.display().to_string(), text))?)
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(built_in),
         // An unreadable file must not count as missing.
         Err(source) => Err(PolicyCommandError::Read { path: setting.organisation_file.clone(), source }),
@@ -97,7 +99,7 @@ pub(crate) fn narrowed_by_project(
     let narrowing = NarrowingLayer::read(&source)?;
     Ok(Arc::new(match trust_in(setting, &path, &source)? {
         // The file was written as a base layer, so it may ask for more; only the common part counts.
-        FileTrust::Trusted => policy.met(&narrowing),
+        FileTrust::Trusted => policy.restricted_by(&narrowing),
         _ => policy.narrowed(&[narrowing])?,
     }))
 }

@@ -25,7 +25,7 @@ pub(super) async fn carry_out(
     report: &mut TaskReport,
     stop: impl Future<Output = StopSignal>,
 ) -> Result<TaskOutcome, Failure> {
-    let mut session = sessions.workbench(id, setup.request.clone(), setup.options.clone()).await?;
+    let mut session = sessions.open_command_session(id, setup.request.clone(), setup.options.clone()).await?;
     report.begin(session.id());
     let journal = session.journal().clone();
     let (outcome, stop) = tokio::select! {

@@ -50,7 +50,8 @@ fn doctor_results_are_stored_until_the_next_boot() {
     let place = Place::new();
     let first = doctor(&place, &[]);
     let kept = place.data().join("doctor.json");
-    let forged = std::fs::read_to_string(&kept).unwrap().replace("installed, and refuses a filtered call", "from the last time");
+    let forged =
+        std::fs::read_to_string(&kept).unwrap().replace("installed, and refuses a filtered call", "from the last time");
     std::fs::write(&kept, &forged).unwrap();
     assert!(doctor(&place, &[]).to_string().contains("from the last time"));
     assert_eq!(doctor(&place, &["--fresh"]), first);

@@ -41,7 +41,8 @@ impl SandboxChoice {
         let containers = data_dir.join("containers");
         Ok(match self {
             Self::FirstThatWorks => {
-                let engines = [EngineKind::Podman, EngineKind::Docker].map(|kind| ContainerSettings::with_defaults(kind, None));
+                let engines =
+                    [EngineKind::Podman, EngineKind::Docker].map(|kind| ContainerSettings::with_defaults(kind, None));
                 Arc::new(FallbackBackend::detect(&ContainerBackend::spawner()?, engines, &containers)?)
             }
             Self::Jail => Arc::new(JailBackend::fork()?),

@@ -167,7 +167,8 @@ fn attach_egress(
 /// Returns the budgets that the policy sets for a session's model calls.
 fn budgets(policy: &EffectivePolicy) -> Vec<UsageLimit> {
     let models = policy.models();
-    let session_limit = |name, most| UsageLimit { name, scope: LimitScope::Session, window: LimitWindow::Ever, max: most };
+    let session_limit =
+        |name, most| UsageLimit { name, scope: LimitScope::Session, window: LimitWindow::Ever, max: most };
     vec![
         session_limit("models.budget_usd", LimitAmount::Picos(models.budget_picos)),
         session_limit("models.max_requests", LimitAmount::Requests(models.max_requests)),

@@ -61,7 +61,11 @@ impl SessionPolicyChange {
         match self {
             Self::Narrow(change) => {
                 let read = |rule: &String| NarrowingLayer::assign(rule).or_else(|_| NarrowingLayer::assign(CLOSED));
-                change.rules.iter().filter_map(|rule| read(rule).ok()).fold(policy, |policy, rule| policy.restricted_by(&rule))
+                change
+                    .rules
+                    .iter()
+                    .filter_map(|rule| read(rule).ok())
+                    .fold(policy, |policy, rule| policy.restricted_by(&rule))
             }
             Self::Widen(_) => self.check(policy.clone()).unwrap_or(policy),
         }

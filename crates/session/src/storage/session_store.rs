@@ -122,7 +122,8 @@ impl SessionStore {
         // An import that was killed may have left files under the same id.
         ignore_not_found(std::fs::remove_dir_all(self.directory.imported(id)))
             .inspect_err(|_| self.undo_register(id))?;
-        let created = self.open_with(id, |path| FileJournal::create(path, id.clone(), self.clock.clone(), &self.spares));
+        let created =
+            self.open_with(id, |path| FileJournal::create(path, id.clone(), self.clock.clone(), &self.spares));
         self.refill_spare_files();
         let (journal, _) = created.inspect_err(|_| self.undo_register(id))?;
         Ok((journal, record))
@@ -211,8 +212,8 @@ impl SessionStore {
         lock(&self.open).remove(id);
         let journal = self.directory.journal(id);
         let mut numbers = 0..;
-        let target =
-            numbers.find_map(|number| Some(self.directory.quarantined_journal(id, number)).filter(|path| !path.exists()));
+        let target = numbers
+            .find_map(|number| Some(self.directory.quarantined_journal(id, number)).filter(|path| !path.exists()));
         let target = target.unwrap_or_else(|| self.directory.quarantined_journal(id, u32::MAX));
         let folder = target.parent().unwrap_or(&target);
         let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -337,7 +338,8 @@ impl SessionStore {
         lock(&self.open).remove(id);
         let directory = &self.directory;
         let journal = directory.journal(id);
-        for file in [journal.with_extension("idx"), journal, directory.agent_state(id), directory.workspace_origin(id)] {
+        for file in [journal.with_extension("idx"), journal, directory.agent_state(id), directory.workspace_origin(id)]
+        {
             ignore_not_found(std::fs::remove_file(file))?;
         }
         for folder in [directory.change_set(id), directory.earlier_change_sets(id), directory.imported(id)] {

@@ -56,7 +56,9 @@ mod tests {
 
     /// Returns the pattern of a grant for the request in `line`.
     fn covered(agent: &str, line: &Value) -> Option<Value> {
-        let mut dialogue = NormalizedDialogue::new(by_name(agent).unwrap().new_dialogue(&LaunchContext { epoch: 1, ..LaunchContext::default() }));
+        let mut dialogue = NormalizedDialogue::new(
+            by_name(agent).unwrap().new_dialogue(&LaunchContext { epoch: 1, ..LaunchContext::default() }),
+        );
         let outputs = dialogue.read_line(line.to_string().as_bytes());
         let permission = outputs.into_iter().find_map(|output| match output {
             DialogueOutput::Event(draft) => match draft.body {
