@@ -117,7 +117,7 @@ impl RunningSandbox {
             self.commands.unregister(exec);
             return Err(SandboxError::Gone);
         }
-        let (stdin, [stdout, stderr], resize) = stdio.into_host_ends();
+        let (input, [stdout, stderr], resize) = stdio.into_host_ends();
         let resize = if window.is_some() { self.resize_inside(exec) } else { resize };
         match started.await {
             Ok(Ok(())) => {}
@@ -127,7 +127,7 @@ impl RunningSandbox {
         let (jail, resources) = (Arc::clone(&self.jail), Arc::clone(&self.resources));
         let commands = Arc::clone(&self.commands);
         Ok(SandboxProcess {
-            stdin: Some(stdin),
+            stdin: Some(input),
             stdout,
             stderr,
             resize,
