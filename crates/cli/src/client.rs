@@ -14,6 +14,7 @@ use protocol::{
 use serde_json::{Value, json};
 use store::{DataDir, OwnerId, SessionRecord};
 use tokio::net::UnixStream;
+use tokio_util::task::TaskTracker;
 
 use crate::failure::Failure;
 
@@ -21,6 +22,8 @@ use crate::failure::Failure;
 #[derive(Debug, Clone)]
 pub(crate) struct ApiClient {
     socket: PathBuf,
+    /// The tasks of open connections. Each one ends when its response is read or dropped.
+    connections: TaskTracker,
 }
 
 impl ApiClient {
@@ -35,7 +38,7 @@ impl ApiClient {
     }
 
     async fn at(socket: PathBuf) -> Option<Self> {
-        let client = Self { socket };
+        let client = Self { socket, connections: TaskTracker::new() };
         client.call(Method::GET, "/v1/health", None).await.ok().map(|_| client)
     }
 
@@ -179,8 +182,7 @@ impl ApiClient {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| unreachable(&error))?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
-        // The task ends when the response is read or dropped.
-        tokio::spawn(connection);
+        self.connections.spawn(connection);
         let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
         if let Some(kind) = kind {
             request = request.header("content-type", kind);

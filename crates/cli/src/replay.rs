@@ -9,7 +9,7 @@ use clap::Args;
 use gateway::{ReplayUpstream, RequestNormalizer};
 use jail::Spawner;
 use protocol::{Event, ProblemCode, TurnOutcome};
-use session::{ReplaySessionError, ReplaySetup, SessionRecording};
+use session::{ReplayOutcome, ReplaySessionError, ReplaySetup, SessionRecording};
 use store::{DataDir, SessionIndex, SystemClock};
 
 use crate::agents::{self, AgentSpec};
@@ -96,13 +96,18 @@ pub(crate) async fn carry_out(
     served.close().await;
     let played = played?;
     printer.show_summary(&name, played.unused_calls);
+    exit_code(played, &name, arguments.diff, json)
+}
+
+/// Returns the exit code of a replay; fails when the agent made a call that was not recorded.
+fn exit_code(played: ReplayOutcome, name: &str, diff: bool, json: bool) -> Result<ExitCode, Failure> {
     if let Some(miss) = played.unrecorded_request {
         return Err(Failure::new(ProblemCode::ReplayMiss, "the agent made a model call that was not recorded")
             .detail(miss)
             .help(format!("viv sessions events {name}")));
     }
-    if arguments.diff {
-        return show_difference(&played.differences, &name, json);
+    if diff {
+        return show_difference(&played.differences, name, json);
     }
     Ok(match played.outcome {
         Some(TurnOutcome::Failed) => ExitCode::from(1),

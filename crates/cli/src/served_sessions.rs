@@ -8,14 +8,14 @@ use base::lock;
 use server::{AuthMode, ServeError, ServerConfig, ServerListeners};
 use session::Sessions;
 use store::DataDir;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// Sessions of this process, served on its socket.
 pub(crate) struct ServedSessions {
     pub(crate) sessions: Sessions,
     closing: CancellationToken,
-    serving: Mutex<Option<JoinHandle<Result<(), ServeError>>>>,
+    serving: Mutex<JoinSet<Result<(), ServeError>>>,
 }
 
 impl ServedSessions {
@@ -27,18 +27,19 @@ impl ServedSessions {
         // There is no TCP listener, so no token is accepted.
         let config = ServerConfig::new(AuthMode::Tokens(Vec::new()));
         let shutdown = closing.clone().cancelled_owned();
-        let serving = tokio::spawn(server::serve(listeners, config, sessions.clone(), |_| {}, shutdown));
-        Self { sessions, closing, serving: Mutex::new(Some(serving)) }
+        let mut serving = JoinSet::new();
+        serving.spawn(server::serve(listeners, config, sessions.clone(), |_| {}, shutdown));
+        Self { sessions, closing, serving: Mutex::new(serving) }
     }
 
     /// Answers pending calls, then ends all sessions.
     pub(crate) async fn close(&self) {
         self.closing.cancel();
-        let serving = lock(&self.serving).take();
-        if let Some(serving) = serving
-            && let Ok(Err(error)) = serving.await
-        {
-            tracing::warn!(%error, "cannot serve the sessions of this process");
+        let mut serving = std::mem::take(&mut *lock(&self.serving));
+        while let Some(served) = serving.join_next().await {
+            if let Ok(Err(error)) = served {
+                tracing::warn!(%error, "cannot serve the sessions of this process");
+            }
         }
         // Needed even if serving failed.
         self.sessions.close_all().await;

@@ -58,6 +58,16 @@ pub trait TurnTracker: Send + Sync {
     fn join(&self) -> Option<TurnGuard>;
 }
 
+/// The tracker of clients that have no turns, such as the holder of a virtual key.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoTurn;
+
+impl TurnTracker for NoTurn {
+    fn join(&self) -> Option<TurnGuard> {
+        None
+    }
+}
+
 /// A call's part in a turn. Dropped when the end of the call is recorded.
 #[derive(Debug)]
 pub struct TurnGuard {

@@ -180,17 +180,13 @@ fn check_blocks(text: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "../../../tests/mutation.rs"]
-mod mutation;
-
-#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_rule_holds_for_the_corpus_and_its_mutations() {
         for (name, target) in TARGETS {
-            mutation::check(name, target);
+            testkit::try_mutations(name, target);
         }
     }
 }

@@ -337,7 +337,7 @@ fn hold() -> ! {
         .exec(exec_plan(1, &["sh", "-c", PROCESS_TREE]), [null.as_fd(), stdout.as_fd(), stdout.as_fd()])
         .expect("exec");
     loop {
-        std::thread::sleep(Duration::from_secs(60));
+        testkit::hang(Duration::from_secs(60));
     }
 }
 

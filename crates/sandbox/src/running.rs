@@ -16,6 +16,7 @@ use jail::{ExecPlan, HostUser, Jail, Spawner};
 use serde_json::{Map, Value};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
 use self::commands::{Commands, PendingCommand, forward_events};
 pub(crate) use self::resources::SandboxResources;
@@ -66,6 +67,8 @@ pub(crate) struct RunningSandbox {
     effective: Map<String, Value>,
     commands: Arc<Commands>,
     ended: watch::Receiver<bool>,
+    /// The task that reads the events of the sandbox. It ends with the control socket.
+    _events: TaskTracker,
 }
 
 impl RunningSandbox {
@@ -76,7 +79,8 @@ impl RunningSandbox {
         let commands = Arc::new(Commands::default());
         let (ended_sender, ended) = watch::channel(false);
         let control = UnixStream::from_std(jail.control().map_err(failed)?).map_err(failed)?;
-        tokio::spawn(forward_events(control, Arc::clone(&jail), new.runner, Arc::clone(&commands), ended_sender));
+        let events = TaskTracker::new();
+        events.spawn(forward_events(control, Arc::clone(&jail), new.runner, Arc::clone(&commands), ended_sender));
         Ok(Self {
             id: new.id,
             _spawner: new.spawner,
@@ -93,6 +97,7 @@ impl RunningSandbox {
             effective: new.effective,
             commands,
             ended,
+            _events: events,
         })
     }
 

@@ -16,6 +16,7 @@ mod actor_command;
 mod agent_process;
 mod agent_stderr;
 mod answers;
+mod current_turn;
 mod detach_on_drop;
 mod drift;
 mod fork;
@@ -53,6 +54,7 @@ pub(crate) use session_plan::{NO_AGENT, SessionPlan, StartMetadata};
 
 use agent_process::{AgentExit, AgentProcess, AgentSignal, LineReader, OutputLine};
 use agent_stderr::StderrBuffer;
+use current_turn::CurrentTurn;
 use metadata::RequestedTool;
 use pending::PendingRequests;
 use prompt_images::read_images;

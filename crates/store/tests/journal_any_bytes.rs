@@ -4,10 +4,7 @@
 
 #[path = "../../../fuzz/rules/journal.rs"]
 mod journal;
-#[path = "../../../tests/mutation.rs"]
-mod mutation;
-
 #[test]
 fn arbitrary_bytes_are_read_or_rejected() {
-    mutation::check("journal", journal::journal);
+    testkit::try_mutations("journal", journal::journal);
 }

@@ -6,4 +6,6 @@ mod wait;
 
 pub use mutation::try_mutations;
 pub use random::SeededRandom;
-pub use wait::{WAIT_LIMIT, becomes_true, hang, pause, wait_until, wait_until_async};
+pub use wait::{
+    WAIT_LIMIT, becomes_true, hang, pause, pause_async, poll_pause, poll_pause_async, wait_until, wait_until_async,
+};

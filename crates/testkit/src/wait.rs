@@ -1,7 +1,7 @@
 //! Waiting in tests.
 //!
-//! A test waits for a condition, never for a fixed time. The two exceptions have names: [`pause`] chooses the moment of
-//! an interruption, and [`hang`] keeps a victim process alive.
+//! A test waits for a condition, never for a fixed time. The exceptions have names: [`pause`] chooses the moment of an
+//! interruption, [`hang`] keeps a victim process alive, and [`poll_pause`] is for loops with their own deadline.
 
 use std::time::Duration;
 
@@ -43,6 +43,21 @@ pub async fn wait_until_async<F: Future<Output = bool>>(what: &str, mut conditio
 /// Blocks for `time`: a random moment before a kill, never a wait for something to happen.
 pub fn pause(time: Duration) {
     std::thread::sleep(time);
+}
+
+/// Waits for `time` like [`pause`], without blocking the runtime.
+pub async fn pause_async(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// Waits a moment between two checks of a condition that has its own deadline.
+pub fn poll_pause() {
+    std::thread::sleep(POLL_INTERVAL);
+}
+
+/// Waits a moment like [`poll_pause`], without blocking the runtime.
+pub async fn poll_pause_async() {
+    tokio::time::sleep(POLL_INTERVAL).await;
 }
 
 /// Keeps this process alive until it is killed, at most for `time`.

@@ -47,7 +47,7 @@ async fn measure_termination(scenario: Scenario) -> Duration {
         let (namespace, started) = (namespace.clone(), Instant::now());
         move || {
             while processes(&namespace) > 0 {
-                std::thread::sleep(Duration::from_millis(5));
+                testkit::poll_pause();
             }
             started.elapsed()
         }

@@ -24,7 +24,7 @@ impl Engine {
             if left.is_empty() || started.elapsed() > TIMEOUT {
                 return left;
             }
-            std::thread::sleep(Duration::from_millis(20));
+            testkit::poll_pause();
         }
     }
 

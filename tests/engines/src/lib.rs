@@ -121,7 +121,7 @@ impl Engine {
         while UnixStream::connect(self.socket()).is_err() {
             let ended = self.child.try_wait().expect("wait");
             assert!(ended.is_none() && started.elapsed() < START_TIMEOUT, "the engine does not listen: {}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
+            testkit::poll_pause();
         }
     }
 

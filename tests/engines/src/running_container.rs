@@ -10,7 +10,6 @@ use bollard::query_parameters::{InspectContainerOptions, ListContainersOptionsBu
 
 /// How long a container list that cannot be parsed is requested again.
 const TIMEOUT: Duration = Duration::from_secs(20);
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// One running container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +42,7 @@ async fn listed(api: &Docker) -> Vec<ContainerSummary> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         match api.list_containers(Some(options.clone())).await {
-            Err(Error::JsonDataError { .. }) if Instant::now() < deadline => tokio::time::sleep(PAUSE).await,
+            Err(Error::JsonDataError { .. }) if Instant::now() < deadline => testkit::poll_pause_async().await,
             listed => return listed.expect("containers"),
         }
     }

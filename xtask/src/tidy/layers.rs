@@ -22,6 +22,8 @@ const fn layer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
 
 /// The crate that every other crate may depend on.
 const SHARED: &str = "base";
+/// The crate that the tests of every other crate may depend on.
+const SHARED_IN_TESTS: &str = "testkit";
 
 /// All crates, lowest layer first.
 const LAYERS: &[Layer] = &[
@@ -35,7 +37,7 @@ const LAYERS: &[Layer] = &[
     layer("store", &["protocol"]),
     layer("jail", &[]),
     Layer { name: "sandbox", may_use: &["protocol", "policy", "jail"], tests_may_use: &["engines"] },
-    layer("engines", &["jail", "sandbox"]),
+    layer("engines", &["testkit", "jail", "sandbox"]),
     layer("gateway", &["protocol", "policy", "store", "secret"]),
     layer("egress", &["protocol", "policy", "store", "secret"]),
     Layer {
@@ -59,7 +61,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "security",
         may_use: &[],
-        tests_may_use: &["testkit", "protocol", "policy", "store", "secret", "jail", "sandbox", "engines", "egress"],
+        tests_may_use: &["protocol", "policy", "store", "secret", "jail", "sandbox", "engines", "egress"],
     },
     Layer {
         name: "conformance",
@@ -153,7 +155,8 @@ fn ours(layers: &[Layer], manifest: &Table, tests: bool) -> Vec<String> {
         // A dependency may be renamed; compare the package name.
         value.get("package").and_then(Value::as_str).unwrap_or(key).to_owned()
     });
-    names.filter(|name| name != SHARED && layers.iter().any(|layer| layer.name == name)).collect()
+    let shared = |name: &str| name == SHARED || (tests && name == SHARED_IN_TESTS);
+    names.filter(|name| !shared(name) && layers.iter().any(|layer| layer.name == name)).collect()
 }
 
 #[cfg(test)]

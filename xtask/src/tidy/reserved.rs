@@ -81,10 +81,31 @@ const RESERVED: &[Reserved] = &[
 ];
 
 /// Files of the product that start processes on the host.
-const PROCESS_FILES: &[&str] = &["crates/cli/", "crates/jail/src/spawner.rs", "crates/testkit/"];
+const PROCESS_FILES: &[&str] = &[
+    "crates/cli/",
+    "crates/jail/src/spawner.rs",
+    // The mock agent runs commands inside its sandbox.
+    "crates/mock/src/program.rs",
+    "crates/sandbox/src/unconfined.rs",
+    // Skills can come from git repositories.
+    "crates/session/src/skills/git.rs",
+    "crates/testkit/",
+];
 
 /// Files of the product that read the wall clock.
-const CLOCK_FILES: &[&str] = &["crates/store/src/clock.rs", "crates/cli/", "crates/testkit/"];
+const CLOCK_FILES: &[&str] = &[
+    "crates/store/src/clock.rs",
+    "crates/cli/",
+    // These compare with the modification times of files, which the kernel takes from its own clock.
+    "crates/sandbox/src/container.rs",
+    "crates/sandbox/src/jail_backend.rs",
+    "crates/sandbox/src/review/save.rs",
+    // Times of API calls and tasks.
+    "crates/server/src/audit.rs",
+    "crates/server/src/routes/usage.rs",
+    "crates/server/src/task_registry.rs",
+    "crates/testkit/",
+];
 
 /// Finds reserved words in files that may not use them.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

@@ -6,8 +6,8 @@ use crate::tree::Tree;
 
 const GLOSSARY: &str = "docs/glossary.md";
 
-/// Ordinary phrases that contain a word to avoid.
-const EXCEPTIONS: &[&str] = &["is no longer"];
+/// Ordinary phrases that contain a word to avoid: the text before the word, and the text that begins with it.
+const EXCEPTIONS: &[(&str, &str)] = &[("", "is no longer"), ("there ", "is no")];
 
 /// The two tables of the glossary.
 struct Glossary<'a> {
@@ -78,7 +78,8 @@ fn avoided_words(glossary: &Glossary<'_>, path: &str, text: &str) -> Vec<Finding
     let mut findings = Vec::new();
     for (word, instead) in &glossary.avoided {
         for at in source::words(&lower, word) {
-            if EXCEPTIONS.iter().any(|phrase| lower[at..].starts_with(phrase)) {
+            let (before, rest) = lower.split_at(at);
+            if EXCEPTIONS.iter().any(|(lead, phrase)| before.ends_with(lead) && rest.starts_with(phrase)) {
                 continue;
             }
             let problem = format!("`{word}` is a word to avoid");

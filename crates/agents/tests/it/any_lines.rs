@@ -2,10 +2,7 @@
 
 #[path = "../../../../fuzz/rules/agent_lines.rs"]
 mod agent_lines;
-#[path = "../../../../tests/mutation.rs"]
-mod mutation;
-
 #[test]
 fn arbitrary_lines_become_ordered_events() {
-    mutation::check("agent_lines", agent_lines::agent_lines);
+    testkit::try_mutations("agent_lines", agent_lines::agent_lines);
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use ::gateway::{AuthenticationError, CurrentTurn, GatewayIdentity, GatewayLimits, SessionToken, Upstream};
+use ::gateway::{AuthenticationError, GatewayIdentity, GatewayLimits, NoTurn, SessionToken, Upstream};
 use ::policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource};
 use base::lock;
 use protocol::{ProblemCode, SessionId};
@@ -89,7 +89,7 @@ impl KeyAuth {
             agent: None,
             attempt: 1,
             bodies: Arc::new(self.bodies.clone()),
-            turn: Arc::new(CurrentTurn::default()),
+            turn: Arc::new(NoTurn),
             upstream: self.upstream.clone(),
             limits: self.limits.clone(),
             session,

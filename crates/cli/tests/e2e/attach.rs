@@ -6,7 +6,7 @@ use std::process::Stdio;
 use serde_json::json;
 
 use crate::http::Client;
-use crate::place::{Place, eventually};
+use crate::place::Place;
 use crate::server::Server;
 use crate::terminal::Terminal;
 
@@ -31,11 +31,11 @@ fn a_person_watches_and_answers_requests() {
 
     // Requests that were pending before are asked first.
     say(&client, "/run echo allowed");
-    eventually("the permission is asked for", || !recorded(&client, "permission.requested").is_empty());
+    testkit::wait_until("the permission is asked for", || !recorded(&client, "permission.requested").is_empty());
     let mut terminal = Terminal::start(place.viv(&["sessions", "attach", "s1"]));
     terminal.until("allow? [y]es once");
     terminal.type_line("y");
-    eventually("the permission is resolved", || !recorded(&client, "permission.resolved").is_empty());
+    testkit::wait_until("the permission is resolved", || !recorded(&client, "permission.resolved").is_empty());
     assert_eq!(recorded(&client, "permission.resolved")[0]["status"], "accept");
 
     // New requests are asked as well.
@@ -43,15 +43,15 @@ fn a_person_watches_and_answers_requests() {
     terminal.until("answer: ");
     assert!(terminal.shown.contains("Which colour?"), "{}", terminal.shown);
     terminal.type_line("Deep Blue");
-    eventually("the question is resolved", || !recorded(&client, "question.resolved").is_empty());
+    testkit::wait_until("the question is resolved", || !recorded(&client, "question.resolved").is_empty());
     let answered = &recorded(&client, "question.resolved")[0];
     assert_eq!((&answered["status"], &answered["answers"]), (&json!("answered"), &json!([["Deep Blue"]])));
 
     // Every answer except yes is a rejection.
     say(&client, "/run echo refused");
-    eventually("the second permission is asked for", || recorded(&client, "permission.requested").len() == 2);
+    testkit::wait_until("the second permission is asked for", || recorded(&client, "permission.requested").len() == 2);
     terminal.type_line("what?");
-    eventually("the second permission is resolved", || recorded(&client, "permission.resolved").len() == 2);
+    testkit::wait_until("the second permission is resolved", || recorded(&client, "permission.resolved").len() == 2);
     assert_eq!(recorded(&client, "permission.resolved")[1]["status"], "reject");
 
     // Events are shown live, and the command ends with the session.
@@ -70,7 +70,7 @@ fn detaching_leaves_the_session_running() {
     let client = server.client();
     assert_eq!(client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).status, 200);
     say(&client, "/run echo one");
-    eventually("the permission is asked for", || !recorded(&client, "permission.requested").is_empty());
+    testkit::wait_until("the permission is asked for", || !recorded(&client, "permission.requested").is_empty());
     let mut terminal = Terminal::start(place.viv(&["sessions", "attach", "s1"]));
     terminal.until("allow? [y]es once");
     terminal.signal(rustix::process::Signal::INT);
@@ -80,7 +80,7 @@ fn detaching_leaves_the_session_running() {
     let permission = pending["pending"][0]["data"]["permission_id"].as_str().unwrap().to_owned();
     let path = format!("/v1/sessions/s1/permissions/{permission}/reply");
     assert_eq!(client.post(&path, r#"{"reply":"once"}"#).status, 204, "leaving has answered it");
-    eventually("the turn goes on to its end", || !recorded(&client, "turn.ended").is_empty());
+    testkit::wait_until("the turn goes on to its end", || !recorded(&client, "turn.ended").is_empty());
     server.stop();
 }
 

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::place::{Place, Ran, eventually};
+use crate::place::{Place, Ran};
 use crate::server::Server;
 
 #[track_caller]
@@ -47,7 +47,7 @@ fn requests_are_answered_from_another_terminal() {
     session(&place, "s1");
     good(place.run(&["sessions", "send", "s1", "/run echo hello"]));
     let mut waiting = String::new();
-    eventually("a permission that waits", || {
+    testkit::wait_until("a permission that waits", || {
         waiting = good(place.run(&["perms", "ls"]));
         !waiting.is_empty()
     });
@@ -57,7 +57,7 @@ fn requests_are_answered_from_another_terminal() {
     good(place.run(&["perms", "allow", id, "--always"]));
     assert_eq!(place.run(&["perms", "allow", id]).code, 2, "it was answered before");
     let turn_ended = || good(place.run(&["logs", "s1", "--kind", "turn", "--json"])).lines().count() == 2;
-    eventually("the end of the turn", turn_ended);
+    testkit::wait_until("the end of the turn", turn_ended);
     let grants: Value = serde_json::from_str(&good(place.run(&["api", "GET", "/v1/sessions/s1/grants"]))).unwrap();
     assert_eq!(grants["grants"].as_array().unwrap().len(), 1);
     for line in good(place.run(&["logs", "@last", "--kind", "permission", "--json"])).lines() {

@@ -39,7 +39,7 @@ fn kill_9_loses_nothing_that_a_client_received() {
         // Sometimes the server is killed during recovery.
         if dice.below(8) == 0 {
             let server = Server::launch(&place);
-            std::thread::sleep(Duration::from_micros(dice.below(60_000)));
+            testkit::pause(Duration::from_micros(dice.below(60_000)));
             server.kill(&place.data());
         }
         let server = Server::start(&place);
@@ -55,7 +55,7 @@ fn kill_9_loses_nothing_that_a_client_received() {
         let clients = drive(&server.client(), round, &old, &notebook);
         let (moments, answers_taken) = (dice.below(MOMENTS), dice.below(ANSWERS));
         wait_for(&server, round, (moments, answers_taken), &notebook);
-        std::thread::sleep(Duration::from_micros(dice.below(DELAY_MICROS)));
+        testkit::pause(Duration::from_micros(dice.below(DELAY_MICROS)));
         server.kill(&place.data());
         for client in clients {
             client.join().unwrap();

@@ -186,7 +186,7 @@ fn a_slow_reader_receives_all_output() {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     // The command has ended; its output is still in the pipes.
-    std::thread::sleep(Duration::from_millis(500));
+    testkit::pause(Duration::from_millis(500));
     let mut all = Vec::new();
     stdout.read_to_end(&mut all).unwrap();
     assert_eq!((all.len(), wait(&mut child).code()), (200_000, Some(0)));

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::place::{Place, Ran, eventually, program};
+use crate::place::{Place, Ran, program};
 
 /// User that runs `viv` in the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ fn run(place: &Place, who: Who, arguments: &[&str]) -> Ran {
 /// mapping during its execve could remove its capabilities.
 fn map_ids(pid: u32, user: u32) {
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    eventually("the shell waits in a user namespace of its own", || stat().contains(" (sh) S "));
+    testkit::wait_until("the shell waits in a user namespace of its own", || stat().contains(" (sh) S "));
     for map in ["uid_map", "gid_map"] {
         std::fs::write(format!("/proc/{pid}/{map}"), format!("0 0 1\n{user} {user} 1\n")).unwrap();
     }

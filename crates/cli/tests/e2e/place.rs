@@ -105,24 +105,6 @@ pub(crate) fn finish(mut command: Command) -> Ran {
     Ran::of(command.output().unwrap())
 }
 
-/// Polls `done` until it is true, a bounded number of times.
-#[track_caller]
-pub(crate) fn eventually(what: &str, done: impl FnMut() -> bool) {
-    assert!(comes_true(done), "{what} did not come true");
-}
-
-/// Returns whether `done` becomes true. Counts polls instead of seconds, because time also passes on a stalled machine.
-pub(crate) fn comes_true(mut done: impl FnMut() -> bool) -> bool {
-    const PAUSE: Duration = Duration::from_millis(2);
-    for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
-        if done() {
-            return true;
-        }
-        std::thread::sleep(PAUSE);
-    }
-    false
-}
-
 /// Waits for a child to end; after a bounded time the child is killed and the test fails.
 #[track_caller]
 pub(crate) fn wait(child: &mut Child) -> std::process::ExitStatus {
@@ -136,6 +118,6 @@ pub(crate) fn wait(child: &mut Child) -> std::process::ExitStatus {
             let _ = child.wait();
             panic!("a process did not end");
         }
-        std::thread::sleep(Duration::from_millis(2));
+        testkit::poll_pause();
     }
 }

@@ -3,8 +3,6 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use crate::place::eventually;
-
 /// A process with its start time, so that a reused number is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
@@ -41,7 +39,7 @@ fn is_spare(pid: u32) -> bool {
 pub(crate) fn check_gone(viv: u32, family: &[Process]) {
     let inside: Vec<_> = family.iter().copied().filter(|one| one.pid != viv && one.parent != viv).collect();
     assert_eq!(alive(&inside), [], "a sandbox outlived its host");
-    eventually("the end of the spawner", || alive(family).is_empty());
+    testkit::wait_until("the end of the spawner", || alive(family).is_empty());
 }
 
 /// Returns the running ones of `processes`; zombies do not count.

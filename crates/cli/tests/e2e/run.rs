@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::journal;
-use crate::place::{Place, Ran, eventually, wait};
+use crate::place::{Place, Ran, wait};
 use crate::processes;
 use crate::server::{Server, pid_of};
 use crate::terminal::Terminal;
@@ -184,7 +184,7 @@ fn terminate_kills_within_a_second_and_nothing_is_recorded_after() {
         assert_eq!(client.try_create(&id).unwrap().status, 200);
         let before = processes::family(server.pid());
         assert_eq!(client.try_send(&id, prompt).unwrap().status, 204);
-        eventually("some events of the turn", || {
+        testkit::wait_until("some events of the turn", || {
             client.get(&format!("/v1/sessions/{id}")).json()["eventCount"].as_u64() > Some(5)
         });
         let asked = Instant::now();

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use crate::http::Client;
-use crate::place::{Place, eventually, wait};
+use crate::place::{Place, wait};
 use crate::processes;
 
 /// A running server; it is killed with its children when dropped.
@@ -101,7 +101,7 @@ impl Server {
         let family = processes::family(self.pid());
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        eventually("the end of every process of a killed server", || {
+        testkit::wait_until("the end of every process of a killed server", || {
             processes::alive(&family).is_empty() && processes::naming(data).is_empty()
         });
     }

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::http::Client;
-use crate::place::{Place, eventually};
+use crate::place::Place;
 use crate::server::Server;
 
 /// Waits for the end of a task and returns it.
 fn ended(client: &Client, id: &str) -> Value {
     let mut task = Value::Null;
-    eventually("the end of the task", || {
+    testkit::wait_until("the end of the task", || {
         task = client.get(&format!("/v1/tasks/{id}")).json();
         task["status"] != "running"
     });
@@ -66,7 +66,7 @@ fn a_task_of_a_killed_server_is_interrupted() {
     let server = Server::start(&place);
     let task = json!({"version": 1, "name": "long", "commands": [{"run": ["sleep", "1000"]}]});
     let id = hand_in(&server.client(), &task);
-    eventually("the session of the task", || server.client().get(&format!("/v1/sessions/{id}")).status == 200);
+    testkit::wait_until("the session of the task", || server.client().get(&format!("/v1/sessions/{id}")).status == 200);
     server.kill(&place.data());
     let server = Server::start(&place);
     assert_eq!(server.client().get(&format!("/v1/tasks/{id}")).json()["status"], "interrupted");

@@ -66,7 +66,7 @@ async fn kill_again_and_again(dice: &Dice, durability: &str) -> Tally {
             clients.spawn(load::until_it_breaks(host.address, host.key.clone()));
         }
         moments.subscribe().wait_for(|moment| *moment >= last).await.unwrap();
-        tokio::time::sleep(Duration::from_micros(dice.below(DELAY_MICROS))).await;
+        testkit::pause_async(Duration::from_micros(dice.below(DELAY_MICROS))).await;
         tokio::task::block_in_place(|| host.kill());
         finished.extend(clients.join_all().await.into_iter().flatten());
     }
@@ -91,7 +91,7 @@ async fn vendor(served: Served, moments: watch::Sender<u64>, dice: Dice) -> Stub
             let half = usize::try_from(dice.below(answer.len() as u64)).unwrap();
             pipe.write_all(&answer.as_bytes()[..half]).await.ok()?;
             moment();
-            tokio::time::sleep(Duration::from_micros(dice.below(DELAY_MICROS))).await;
+            testkit::pause_async(Duration::from_micros(dice.below(DELAY_MICROS))).await;
             pipe.write_all(&answer.as_bytes()[half..]).await.ok()?;
             moment();
             Some(pipe)

@@ -15,7 +15,6 @@ use tokio::sync::watch;
 use super::*;
 use crate::{
     body_store::MemoryBodyStore,
-    current_turn::CurrentTurn,
     identity::{AuthenticationError, GatewayLimits},
     price::{ModelPrice, PriceTable, TokenRates, UsageBound},
     token::SessionToken,
@@ -131,7 +130,7 @@ impl Fixture {
             attempt: 1,
             journal: Arc::new(LoggingJournal(journal, log.clone())),
             bodies: Arc::new(MemoryBodyStore::default()),
-            turn: Arc::new(CurrentTurn::default()),
+            turn: Arc::new(crate::identity::NoTurn),
             upstream: Arc::new(UnusedUpstream),
             policy: None,
             budgets: Vec::new(),

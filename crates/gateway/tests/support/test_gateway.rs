@@ -8,8 +8,8 @@ use std::{
 
 use bytes::Bytes;
 use gateway::{
-    CurrentTurn, Gateway, GatewayAttachment, GatewayConfig, GatewayIdentity, GatewayLimits, MemoryBodyStore,
-    ModelScript, PriceTable, ScriptedUpstream, SessionToken, Upstream,
+    Gateway, GatewayAttachment, GatewayConfig, GatewayIdentity, GatewayLimits, MemoryBodyStore, ModelScript,
+    PriceTable, ScriptedUpstream, SessionToken, TurnGuard, TurnTracker, Upstream,
 };
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
@@ -20,6 +20,7 @@ use store::{
 };
 use tempfile::TempDir;
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 
 use super::{
     test_client::{TestClient, TestResponse},
@@ -103,8 +104,6 @@ impl TestGateway {
         let address = listener.local_addr().unwrap();
         let (token, text) = SessionToken::issue();
         let (journal, bodies) = (Arc::new(TestJournal::default()), Arc::new(MemoryBodyStore::default()));
-        let turn = CurrentTurn::default();
-        turn.set(Some(TurnId::new("trn_1").unwrap()));
         let mut identity = GatewayIdentity {
             session: SessionId::new("s1").unwrap(),
             token,
@@ -116,7 +115,7 @@ impl TestGateway {
             attempt: 1,
             journal: journal.clone(),
             bodies: bodies.clone(),
-            turn: Arc::new(turn),
+            turn: Arc::new(FixedTurn(TaskTracker::new())),
             upstream,
             policy: None,
             budgets: Vec::new(),
@@ -200,4 +199,13 @@ pub(crate) fn prompt(text: &str, stream: bool) -> String {
     serde_json::json!({"model": "claude-test", "max_tokens": 100, "stream": stream,
         "messages": [{"role": "user", "content": text}]})
     .to_string()
+}
+
+/// A tracker whose turn is always `trn_1`.
+struct FixedTurn(TaskTracker);
+
+impl TurnTracker for FixedTurn {
+    fn join(&self) -> Option<TurnGuard> {
+        Some(TurnGuard::new(TurnId::new("trn_1").unwrap(), self.0.token()))
+    }
 }

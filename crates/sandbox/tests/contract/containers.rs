@@ -284,7 +284,7 @@ async fn dropped_sandbox_leaves_nothing(case: EngineCase) {
     // The engine removes the container in the background.
     tokio::time::timeout(std::time::Duration::from_secs(60), async {
         while case.traces().count() > 0 || names() > 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            testkit::poll_pause_async().await;
         }
     })
     .await

@@ -1,7 +1,5 @@
 //! Random bodies, starting from the corpus of the fuzz target `request_bodies`.
 
-#[path = "../../../../tests/mutation.rs"]
-mod mutation;
 #[path = "../../../../fuzz/rules/request_bodies.rs"]
 mod request_bodies;
 
@@ -13,7 +11,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![Trial::test("any_body_is_taken_or_refused_with_a_problem", || {
         let directory = tempfile::tempdir()?;
         let api = AssertUnwindSafe(request_bodies::Api::new(directory.path()));
-        mutation::check("request_bodies", |data| api.check(data));
+        testkit::try_mutations("request_bodies", |data| api.check(data));
         Ok(())
     })]
 }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Duration;
 
 use protocol::{Event, EventBody, SessionId};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -53,7 +52,7 @@ pub(crate) async fn start(directory: &Path) -> Server {
                 return server;
             }
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        testkit::poll_pause_async().await;
     }
 }
 

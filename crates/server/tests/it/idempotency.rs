@@ -222,7 +222,7 @@ async fn request_interrupted_by_a_kill_runs_once() {
         let message = Keyed { path: "/v1/sessions/parent/messages", key: format!("message{round}"), body };
         let calls = [&fork, &message].map(|call| tokio::spawn(call.clone().send(directory.path().to_owned())));
         // At any point of the requests, also before and after them.
-        tokio::time::sleep(std::time::Duration::from_micros(round * 1700)).await;
+        testkit::pause_async(std::time::Duration::from_micros(round * 1700)).await;
         server.kill();
         for call in calls {
             let _ = call.await.unwrap();

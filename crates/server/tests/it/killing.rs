@@ -57,7 +57,7 @@ async fn acknowledged_data_survives_two_hundred_kills() {
             panic!("round {round}: {left} of {steps} steps, then no traffic; asking session: {asked:#?}");
         };
         permits.unwrap().forget();
-        tokio::time::sleep(Duration::from_micros(round * 104_729 % 3000)).await;
+        testkit::pause_async(Duration::from_micros(round * 104_729 % 3000)).await;
         server.kill();
         drop(witness);
         for client in clients {

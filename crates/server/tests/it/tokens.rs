@@ -85,9 +85,7 @@ async fn calls_of_disconnected_clients_are_in_the_audit_log() {
         }
     }
     let log = || std::fs::read_to_string(stage.directory.path().join("data/audit.jsonl")).unwrap();
-    while log().lines().count() < 8 {
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
+    testkit::wait_until_async("eight lines in the audit log", async || log().lines().count() >= 8).await;
     let lines = log();
     let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let mut noted: Vec<_> =

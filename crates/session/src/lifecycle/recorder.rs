@@ -1,10 +1,7 @@
 //! The only writer of a session's journal. It adds the current turn and the agent's own session id to each event.
-//!
-//! This is also the only file that names the gateway's `CurrentTurn`.
 
 use std::sync::Arc;
 
-use gateway::CurrentTurn;
 use protocol::{
     AgentUnparsed, ContentPart, Event, EventBody, EventDraft, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus,
     PolicyEffective, SessionRegistered, Turn, TurnId, TurnOutcome, TurnPhase,
@@ -12,7 +9,7 @@ use protocol::{
 use store::{Journal, JournalError};
 
 use crate::UserMessage;
-use crate::lifecycle::TurnMetadata;
+use crate::lifecycle::{CurrentTurn, TurnMetadata};
 
 /// Writes the events of one session.
 #[derive(Clone)]

@@ -6,7 +6,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::http::{Answer, Client, Frame};
-use crate::place::comes_true;
 use crate::processes;
 use crate::server::Server;
 
@@ -116,7 +115,7 @@ fn live(client: &Client, id: &str, prompt: &str, manner: Manner, notebook: &Note
             Some(_) => {}
             None => break,
         }
-        std::thread::sleep(Duration::from_millis(5));
+        testkit::pause(Duration::from_millis(5));
     }
     for reader in readers {
         reader.join().unwrap();
@@ -191,7 +190,7 @@ pub(super) fn wait_for(server: &Server, round: u64, wanted: (u64, u64), notebook
     loop {
         let before = notebook.lock().unwrap().moments;
         let is_much = || notebook.lock().unwrap().is_much(wanted.0, wanted.1);
-        if !comes_true(|| is_much() || notebook.lock().unwrap().moments > before) {
+        if !testkit::becomes_true(|| is_much() || notebook.lock().unwrap().moments > before) {
             stalled(server, round, wanted, notebook);
         }
         if is_much() {

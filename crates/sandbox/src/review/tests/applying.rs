@@ -76,7 +76,7 @@ fn applied_files_can_be_changed_again() {
     apply_all(&fixture, &mut saved).unwrap();
     fixture.upper_file("file", "two\n");
     let mut saved = SavedChanges::save(&layers, &fixture.saved()).unwrap();
-    assert_eq!(listed(&saved), ["M file"], "our own write is no conflict");
+    assert_eq!(listed(&saved), ["M file"], "our own write is not a conflict");
     apply_all(&fixture, &mut saved).unwrap();
     assert_eq!(read(&fixture, "file"), "two\n");
     fixture.upper_file("file", "three\n");
@@ -104,7 +104,7 @@ fn last_apply_can_be_undone_and_repeated() {
     assert_eq!(listed(&SavedChanges::open(&fixture.saved()).unwrap()), pending);
     assert!(matches!(undo(&fixture.saved()), Err(ApplyError::NothingApplied)));
     let mut again = SavedChanges::save(&layers, &fixture.saved()).unwrap();
-    assert_eq!(listed(&again), pending, "an undone change is no conflict");
+    assert_eq!(listed(&again), pending, "an undone change is not a conflict");
     apply_all(&fixture, &mut again).unwrap();
     assert_eq!(tree(&fixture.host("")), after);
 }

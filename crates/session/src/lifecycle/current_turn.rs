@@ -1,18 +1,17 @@
 //! The current turn of a session, with its model calls that are not recorded yet.
 //!
-//! The session sets the turn and waits for the calls. The gateway uses this type only through [`TurnTracker`].
+//! The session sets the turn and waits for the calls. The gateway joins the turn through [`TurnTracker`].
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::lock;
+use gateway::{TurnGuard, TurnTracker};
 use protocol::TurnId;
 use tokio_util::task::TaskTracker;
 
-use crate::identity::{TurnGuard, TurnTracker};
-
 /// The turn that runs now. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct CurrentTurn(Arc<Mutex<Option<RunningTurn>>>);
+pub(crate) struct CurrentTurn(Arc<Mutex<Option<RunningTurn>>>);
 
 #[derive(Debug)]
 struct RunningTurn {
@@ -23,17 +22,17 @@ struct RunningTurn {
 
 impl CurrentTurn {
     /// Sets the turn that runs now; `None` between turns.
-    pub fn set(&self, turn: Option<TurnId>) {
+    pub(crate) fn set(&self, turn: Option<TurnId>) {
         *self.running() = turn.map(|id| RunningTurn { id, calls: TaskTracker::new() });
     }
 
     /// Returns the turn that runs now.
-    pub fn get(&self) -> Option<TurnId> {
+    pub(crate) fn get(&self) -> Option<TurnId> {
         self.running().as_ref().map(|running| running.id.clone())
     }
 
     /// Waits until the end of every call of the current turn is recorded, with its cost.
-    pub async fn accounted(&self) {
+    pub(crate) async fn accounted(&self) {
         let calls = self.running().as_ref().map(|running| running.calls.clone());
         if let Some(calls) = calls {
             calls.close();
