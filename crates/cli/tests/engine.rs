@@ -200,7 +200,7 @@ fn doctor(place: &Place) {
     place.configure(&format!("backend = \"{engine}\"\nimage = \"{IMAGE}\"\nsocket = \"{socket}\"\n"));
     let ran = place.viv(&["doctor"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
-    for part in [format!("made by {engine}, which `sandbox.backend` of viv.toml names"), format!("at {socket}")] {
+    for part in [format!("made by {engine}, chosen by `sandbox.backend` in viv.toml"), format!("at {socket}")] {
         assert!(ran.programs.contains(&part), "no `{part}` in {ran:#?}");
     }
 }
@@ -220,7 +220,7 @@ fn image_absent(place: &Place) {
 fn entrypoint_failed(place: &Place) {
     let section = "entrypoint = [\"/bin/sh\", \"-c\", \"echo no licence >&2; exit 3\"]\n";
     place.configure(&format!("{section}image = \"{IMAGE}\"\nsocket = \"{}\"\n", place.socket.display()));
-    place.refused(&["run its entrypoint", "it ended with code 3: no licence"]);
+    place.refused(&["run the entrypoint", "exited with code 3: no licence"]);
 }
 
 /// An entrypoint that does not end keeps the container from being ready.

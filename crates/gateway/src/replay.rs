@@ -12,7 +12,7 @@ mod recording;
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Mutex,
+    sync::{Mutex, OnceLock},
 };
 
 use base::{Digest, lock};
@@ -64,6 +64,8 @@ pub struct ReplayUpstream {
     calls: Vec<IndexedCall>,
     /// Indexes into `calls` of the calls not replayed yet, by the key of their request.
     unused: Mutex<HashMap<Digest, VecDeque<usize>>>,
+    /// Why the first request without a recorded answer had none.
+    first_miss: OnceLock<String>,
 }
 
 /// A recorded call with the outline of its request.
@@ -84,12 +86,17 @@ impl ReplayUpstream {
             unused.entry(outline.key()).or_default().push_back(calls.len());
             calls.push(IndexedCall { call, outline });
         }
-        Ok(Self { session: session.clone(), normalizer, calls, unused: Mutex::new(unused) })
+        Ok(Self { session: session.clone(), normalizer, calls, unused: Mutex::new(unused), first_miss: OnceLock::new() })
     }
 
     /// Returns the number of recorded calls that were not requested.
     pub fn unused_calls(&self) -> usize {
         self.unused().values().map(VecDeque::len).sum()
+    }
+
+    /// Returns the explanation of the first request that was not recorded; `None` if all were.
+    pub fn first_miss(&self) -> Option<&str> {
+        self.first_miss.get().map(String::as_str)
     }
 
     /// Returns the next recorded call that equals `request`, and marks the call as used.
@@ -99,7 +106,11 @@ impl ReplayUpstream {
         let next = self.unused().get_mut(&outline.key()).and_then(VecDeque::pop_front);
         match next.and_then(|index| self.calls.get(index)) {
             Some(indexed) => Ok(&indexed.call),
-            None => Err(UpstreamFailure::NotRecorded(self.explain_miss(&outline))),
+            None => {
+                let miss = self.explain_miss(&outline);
+                self.first_miss.get_or_init(|| miss.clone());
+                Err(UpstreamFailure::NotRecorded(miss))
+            }
         }
     }
 

@@ -81,7 +81,7 @@ fn damaged_journals_are_reported_and_quarantined_and_other_sessions_go_on() {
     let mut said = String::new();
     log.read_to_string(&mut said).unwrap();
     for (id, _) in DAMAGES {
-        let told = said.lines().any(|line| line.contains("damaged and was put aside") && line.contains(id));
+        let told = said.lines().any(|line| line.contains("the journal is damaged") && line.contains(id));
         assert!(told, "the log does not tell of {id}: {said}");
     }
 }

@@ -48,11 +48,11 @@ fn a_chosen_policy_is_used_even_if_a_server_runs() {
     assert_eq!(chosen.code, 0, "{}", chosen.people);
     let told = sentences(&place);
     assert!(told.contains("[base: strict:") && !told.contains("[base: open:"), "{told}");
-    assert!(told.contains("at most 64MiB of memory together.  [narrowing: --narrow:1]"), "{told}");
+    assert!(told.contains("Memory limit for all processes together: 64MiB.  [narrowing: --narrow:1]"), "{told}");
 
     let narrowed = place.run(&[&run[..], &["--narrow", "proc.memory=64MiB"]].concat());
     assert_eq!(narrowed.code, 0, "{}", narrowed.people);
-    assert!(sentences(&place).contains("at most 64MiB of memory"), "{}", sentences(&place));
+    assert!(sentences(&place).contains("Memory limit for all processes together: 64MiB"), "{}", sentences(&place));
 
     // Without a chosen policy, that of the server is used.
     assert_eq!(place.run(&run).code, 0);

@@ -101,7 +101,7 @@ fn an_agent_without_mcp_support_rejects_mcp_servers() {
     let servers = json!({"mcp": {"s": {"type": "local", "command": "true"}}});
     let ran = task(&mock_place(), "mock", servers);
     assert_eq!((ran.code, &ran.report["failure"]["class"]), (Some(2), &Value::from("invalid_request")), "{ran:#?}");
-    assert!(ran.people.contains("takes no MCP servers"), "{}", ran.people);
+    assert!(ran.people.contains("does not support MCP servers"), "{}", ran.people);
 }
 
 #[test]

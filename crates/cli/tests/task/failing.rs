@@ -78,10 +78,10 @@ fn a_successful_model_call_is_not_an_upstream_error() {
 #[test]
 fn a_command_that_fails_by_itself_is_a_runtime_error() {
     for (set, part) in [
-        ("commands=[{run: [sh, -c, 'echo why >&2; exit 3']}]", "ended with 3, not 0"),
-        ("commands=[{run: [no-such-program]}]", "could not be run"),
-        ("commands=[{run: [echo, hello], expect: {contains: goodbye}}]", "`goodbye` is not in it"),
-        ("commands=[{run: [sleep, '600'], timeout: 200ms}]", "not done in time"),
+        ("commands=[{run: [sh, -c, 'echo why >&2; exit 3']}]", "exited with code 3, expected 0"),
+        ("commands=[{run: [no-such-program]}]", "cannot run"),
+        ("commands=[{run: [echo, hello], expect: {contains: goodbye}}]", "does not contain `goodbye`"),
+        ("commands=[{run: [sleep, '600'], timeout: 200ms}]", "exceeded its time limit"),
     ] {
         let ran = task(&Place::new(), ECHO, &["--set", set]);
         check(&ran, "runtime_error", 1);

@@ -96,7 +96,7 @@ async fn rule_about_requests_allows_no_tunnel() {
     let sandbox = sandbox(&["GET files.example.com:443/public/**"]).await;
     let response = sandbox.send("CONNECT files.example.com:443 HTTP/1.1\r\nHost: files.example.com\r\n\r\n").await;
     assert_eq!(response.status(), Some(403));
-    assert!(response.body().contains("methods and paths are not seen in a tunnel"), "{}", response.body());
+    assert!(response.body().contains("methods and paths are not visible in a tunnel"), "{}", response.body());
     let socks = sandbox.send(b"\x05\x01\x00\x05\x01\x00\x03\x11files.example.com\x01\xbb").await;
     assert_eq!(socks.bytes[..4], [5, 0, 5, 2]);
     assert!(sandbox.network.looked_up().is_empty());

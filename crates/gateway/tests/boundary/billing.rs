@@ -289,7 +289,7 @@ async fn interrupted_response_keeps_its_hold_and_is_listed_as_unknown() {
     assert_eq!((usage_row.spent_picos, usage_row.held_picos, usage_row.unknown), (0, max_cost(&body), 1));
     let unknown = &closed.unknown_calls()[0];
     assert_eq!((unknown.account.as_str(), unknown.model.as_str()), ("acme", "claude-test"));
-    assert_eq!(unknown.reason.as_deref(), Some("its answer did not come whole"));
+    assert_eq!(unknown.reason.as_deref(), Some("the response is incomplete"));
 }
 
 #[tokio::test]

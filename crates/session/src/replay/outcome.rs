@@ -67,14 +67,10 @@ impl Sessions {
         normalizer: &RequestNormalizer,
         mut listener: impl FnMut(&Event),
     ) -> Result<ReplayOutcome, ReplaySessionError> {
-        let (mut outcome, mut miss) = (None, None);
+        let mut outcome = None;
         let listen = |event: &Event| {
-            match &event.draft.body {
-                EventBody::TurnEnded(turn) => outcome = turn.outcome,
-                EventBody::UpstreamError(error) if error.message.starts_with("replay of `") => {
-                    miss.get_or_insert_with(|| error.message.clone());
-                }
-                _ => {}
+            if let EventBody::TurnEnded(turn) = &event.draft.body {
+                outcome = turn.outcome;
             }
             listener(event);
         };
@@ -83,6 +79,7 @@ impl Sessions {
         let journal = self.journal(&id)?;
         let events = run_blocking(move || Ok(journal.after(0, usize::MAX)?)).await?;
         let differences = compare(&recording.events, &events, normalizer);
-        Ok(ReplayOutcome { outcome, unrecorded_request: miss, unused_calls: upstream.unused_calls(), differences })
+        let unrecorded_request = upstream.first_miss().map(str::to_owned);
+        Ok(ReplayOutcome { outcome, unrecorded_request, unused_calls: upstream.unused_calls(), differences })
     }
 }

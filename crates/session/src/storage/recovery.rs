@@ -66,10 +66,10 @@ pub(crate) fn quarantine_if_damaged(store: &SessionStore, id: &SessionId, error:
     let quarantine = match store.quarantine(id) {
         Ok(path) => path.display().to_string(),
         // A missing journal cannot be moved.
-        Err(error) => format!("not moved: {error}"),
+        Err(error) => format!("not moved: {}", base::error_chain(&error)),
     };
     let patch = SessionPatch { outcome: Some(SessionOutcome::Damaged), ..SessionPatch::default() };
-    tracing::error!(session = %id, %defect, quarantine, "the journal is damaged; moved it to the quarantine folder");
+    tracing::error!(session = %id, %defect, quarantine, "the journal is damaged; the session has ended");
     match store.index.update(id, &patch) {
         Ok(_) => SessionError::Damaged { id: id.clone(), defect },
         Err(error) => error.into(),
