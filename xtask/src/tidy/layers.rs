@@ -48,7 +48,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "server",
         may_use: &["protocol", "agents", "store", "sandbox", "session"],
-        tests_may_use: &["egress", "gateway", "mock", "policy"],
+        tests_may_use: &["gateway", "mock", "policy"],
     },
     Layer {
         name: "cli",

@@ -72,7 +72,7 @@ async fn kill_again_and_again(random: &Arc<SeededRandom>, durability: &str) -> T
     // The last gateway recovers the calls of the killed ones and stops cleanly.
     tokio::task::block_in_place(|| place.serve().leave());
     let served = served.lock().unwrap();
-    books::check(place.path(), &served, &finished)
+    books::check(&place.data_dir(), &served, &finished)
 }
 
 /// A slow vendor that records its calls.
