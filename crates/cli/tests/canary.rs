@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
-use tempfile::TempDir;
+use testkit::VivFixture;
 
 const KEY: &str = "sk-canary-9f8e7d6c5b4a39281706f5e4d3c2b1a0";
 
@@ -109,27 +108,25 @@ fn repeat(number: usize, key: &str) -> Vec<Vec<u8>> {
 }
 
 struct Place {
-    directory: TempDir,
+    fixture: VivFixture,
 }
 
 impl Place {
     fn new(address: &str) -> Self {
-        let directory = TempDir::new().unwrap();
-        fs::create_dir(directory.path().join("data")).unwrap();
+        let fixture = VivFixture::with_inner_data_dir(env!("CARGO_BIN_EXE_viv"));
         // Outside of the data directory, whose every byte is searched.
-        fs::write(directory.path().join("key"), KEY).unwrap();
+        fs::write(fixture.directory().join("key"), KEY).unwrap();
         let config = format!(
             "user = \"ann\"\n[model]\nupstream = \"parrot\"\n[upstreams.parrot]\nkind = \"anthropic\"\nbase_url = \"http://{address}\"\n\
              key_file = \"../key\"\nretries = 0\n[prices.scripted]\ninput = 1.0\noutput = 2.0\n"
         );
-        fs::write(directory.path().join("data/viv.toml"), config).unwrap();
-        Self { directory }
+        fixture.configure(&config);
+        Self { fixture }
     }
 
     fn viv(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::cargo_bin("viv").unwrap();
-        command.current_dir(self.directory.path()).args(["--data-dir", "data"]).args(arguments);
-        command.env("VIV_LOG", "trace").stdin(Stdio::null());
+        let mut command = self.fixture.command(arguments);
+        command.env("VIV_LOG", "trace");
         command
     }
 
@@ -159,13 +156,10 @@ struct Served {
 
 impl Served {
     fn start(place: &Place) -> Self {
-        let log = fs::File::create(place.directory.path().join("log")).unwrap();
+        let log = fs::File::create(place.fixture.directory().join("log")).unwrap();
         let mut command = place.viv(&["--json", "gateway", "serve", "--listen", "127.0.0.1:0"]);
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let line: Value = serde_json::from_str(&line).unwrap();
-        let address = line["listening"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+        let address = testkit::listening_address(&mut child);
         Self { child, address }
     }
 
@@ -203,7 +197,6 @@ fn the_key_is_in_no_answer_log_journal_or_ledger_and_unknown_calls_are_settled_b
     }
     served.stop();
     // And once from a sandbox.
-    fs::create_dir(place.directory.path().join("workspace")).unwrap();
     let ran = place.viv(&["run", "mock", "hello", "--perms=deny", "--workspace=workspace"]).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     check_without_key("what `viv run` printed", &ran.stdout);
@@ -211,10 +204,10 @@ fn the_key_is_in_no_answer_log_journal_or_ledger_and_unknown_calls_are_settled_b
 
     let shown = parrot.shown.lock().unwrap().clone();
     assert!(shown.len() >= 9 && shown.iter().all(|key| key == KEY), "{shown:?}");
-    let log = fs::read(place.directory.path().join("log")).unwrap();
+    let log = fs::read(place.fixture.directory().join("log")).unwrap();
     assert!(String::from_utf8_lossy(&log).contains("refused"), "the log says something: {} bytes", log.len());
     check_without_key("the log", &log);
-    let kept = files(&place.directory.path().join("data"));
+    let kept = files(&place.fixture.directory().join("data"));
     assert!(kept.len() > 8, "{kept:?}");
     for path in kept {
         check_without_key(&path.display().to_string(), &fs::read(&path).unwrap());

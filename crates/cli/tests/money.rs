@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -58,10 +58,7 @@ impl Served {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let line: Value = serde_json::from_str(&line).unwrap();
-        let address = line["listening"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+        let address = testkit::listening_address(&mut child);
         Self { child, address }
     }
 

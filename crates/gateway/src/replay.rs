@@ -86,7 +86,13 @@ impl ReplayUpstream {
             unused.entry(outline.key()).or_default().push_back(calls.len());
             calls.push(IndexedCall { call, outline });
         }
-        Ok(Self { session: session.clone(), normalizer, calls, unused: Mutex::new(unused), first_miss: OnceLock::new() })
+        Ok(Self {
+            session: session.clone(),
+            normalizer,
+            calls,
+            unused: Mutex::new(unused),
+            first_miss: OnceLock::new(),
+        })
     }
 
     /// Returns the number of recorded calls that were not requested.
@@ -104,14 +110,12 @@ impl ReplayUpstream {
         let path = format!("{} {}", request.method, request.path_and_query);
         let outline = RequestOutline::new(request.endpoint, &path, &self.normalizer.normalize_request(&request.body));
         let next = self.unused().get_mut(&outline.key()).and_then(VecDeque::pop_front);
-        match next.and_then(|index| self.calls.get(index)) {
-            Some(indexed) => Ok(&indexed.call),
-            None => {
-                let miss = self.explain_miss(&outline);
-                self.first_miss.get_or_init(|| miss.clone());
-                Err(UpstreamFailure::NotRecorded(miss))
-            }
+        if let Some(indexed) = next.and_then(|index| self.calls.get(index)) {
+            return Ok(&indexed.call);
         }
+        let miss = self.explain_miss(&outline);
+        self.first_miss.get_or_init(|| miss.clone());
+        Err(UpstreamFailure::NotRecorded(miss))
     }
 
     /// Describes why the recording has no answer for `request`.

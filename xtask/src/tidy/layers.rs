@@ -28,7 +28,6 @@ const SHARED_IN_TESTS: &str = "testkit";
 /// All crates, lowest layer first.
 const LAYERS: &[Layer] = &[
     layer("base", &[]),
-    layer("testkit", &[]),
     layer("protocol", &[]),
     layer("policy", &["protocol"]),
     layer("secret", &[]),
@@ -37,7 +36,6 @@ const LAYERS: &[Layer] = &[
     layer("store", &["protocol"]),
     layer("jail", &[]),
     Layer { name: "sandbox", may_use: &["protocol", "policy", "jail"], tests_may_use: &["engines"] },
-    layer("engines", &["testkit", "jail", "sandbox"]),
     layer("gateway", &["protocol", "policy", "store", "secret"]),
     layer("egress", &["protocol", "policy", "store", "secret"]),
     Layer {
@@ -45,10 +43,12 @@ const LAYERS: &[Layer] = &[
         may_use: &["protocol", "policy", "agents", "store", "sandbox", "gateway", "egress"],
         tests_may_use: &["mock", "secret"],
     },
+    layer("testkit", &["policy", "agents", "store", "sandbox", "gateway", "egress", "session"]),
+    layer("engines", &["testkit", "jail", "sandbox"]),
     Layer {
         name: "server",
         may_use: &["protocol", "agents", "store", "sandbox", "session"],
-        tests_may_use: &["egress", "gateway", "mock", "policy"],
+        tests_may_use: &["gateway", "mock", "policy"],
     },
     Layer {
         name: "cli",

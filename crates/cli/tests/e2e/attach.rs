@@ -5,8 +5,8 @@ use std::process::Stdio;
 
 use serde_json::json;
 
+use crate::fixture::viv_fixture;
 use crate::http::Client;
-use crate::place::Place;
 use crate::server::Server;
 use crate::terminal::Terminal;
 
@@ -24,7 +24,7 @@ fn recorded(client: &Client, kind: &str) -> Vec<serde_json::Value> {
 
 #[test]
 fn a_person_watches_and_answers_requests() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     let client = server.client();
     assert_eq!(client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).status, 200);
@@ -32,7 +32,7 @@ fn a_person_watches_and_answers_requests() {
     // Requests that were pending before are asked first.
     say(&client, "/run echo allowed");
     testkit::wait_until("the permission is asked for", || !recorded(&client, "permission.requested").is_empty());
-    let mut terminal = Terminal::start(place.viv(&["sessions", "attach", "s1"]));
+    let mut terminal = Terminal::start(place.command(&["sessions", "attach", "s1"]));
     terminal.until("allow? [y]es once");
     terminal.type_line("y");
     testkit::wait_until("the permission is resolved", || !recorded(&client, "permission.resolved").is_empty());
@@ -65,13 +65,13 @@ fn a_person_watches_and_answers_requests() {
 
 #[test]
 fn detaching_leaves_the_session_running() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     let client = server.client();
     assert_eq!(client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).status, 200);
     say(&client, "/run echo one");
     testkit::wait_until("the permission is asked for", || !recorded(&client, "permission.requested").is_empty());
-    let mut terminal = Terminal::start(place.viv(&["sessions", "attach", "s1"]));
+    let mut terminal = Terminal::start(place.command(&["sessions", "attach", "s1"]));
     terminal.until("allow? [y]es once");
     terminal.signal(rustix::process::Signal::INT);
     assert_eq!(terminal.finish().0.code(), Some(130));
@@ -86,11 +86,11 @@ fn detaching_leaves_the_session_running() {
 
 #[test]
 fn without_input_no_request_is_answered() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     let client = server.client();
     assert_eq!(client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).status, 200);
-    let mut looking = place.viv(&["sessions", "attach", "s1"]);
+    let mut looking = place.command(&["sessions", "attach", "s1"]);
     let mut looking = looking.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut asked = BufReader::new(looking.stderr.take().unwrap()).lines().map(Result::unwrap);
     // The prompt line is ended at the end of input.

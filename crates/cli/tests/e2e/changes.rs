@@ -2,94 +2,95 @@
 
 use serde_json::json;
 
+use crate::fixture::viv_fixture;
 use crate::http::Client;
-use crate::place::Place;
 use crate::server::Server;
 use crate::terminal::Terminal;
+use testkit::VivFixture;
 
 const KEPT: (&str, &str) = ("kept.txt", "as it was\n");
 const NOTE: (&str, &str) = ("note.md", "# Note\n\nsecond\n");
 
 #[track_caller]
-fn check_files(place: &Place, expected: &[(&str, &str)]) {
+fn check_files(place: &VivFixture, expected: &[(&str, &str)]) {
     let expected: Vec<_> = expected.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
     assert_eq!(place.workspace_files(), expected);
 }
 
 /// Runs a turn that writes a note.
-fn run(place: &Place, wish: &str, prompt: &str) -> crate::place::Ran {
+fn run(place: &VivFixture, wish: &str, prompt: &str) -> testkit::ProgramOutput {
     place.run(&["run", "--workspace", "workspace", "--perms", "allow", wish, "mock", prompt])
 }
 
 #[test]
 fn changes_are_kept_by_default() {
-    let place = Place::new();
+    let place = viv_fixture();
     let ran = run(&place, "--on-finish=keep", "/file note.md");
-    assert_eq!(ran.code, 0, "{}", ran.people);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
     check_files(&place, &[KEPT]);
-    assert!(place.run(&["sessions", "diff", "@last", "--stat"]).out.contains("note.md"));
+    assert!(place.run(&["sessions", "diff", "@last", "--stat"]).stdout.contains("note.md"));
 
     let ran = run(&place, "--on-finish=discard", "/file note.md");
-    assert_eq!(ran.code, 0, "{}", ran.people);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
     check_files(&place, &[KEPT]);
     assert_ne!(place.run(&["sessions", "diff", "@last"]).code, 0, "there is nothing to see any more");
 
     let ran = run(&place, "--on-finish=apply", "/file note.md");
-    assert_eq!((ran.code, ran.people.contains("A note.md\n")), (0, true), "{}", ran.people);
+    assert_eq!((ran.code, ran.stderr.contains("A note.md\n")), (0, true), "{}", ran.stderr);
     check_files(&place, &[KEPT, NOTE]);
 }
 
 #[test]
 fn changes_of_an_imported_session_can_be_viewed() {
-    let (place, other) = (Place::new(), Place::new());
+    let (place, other) = (viv_fixture(), viv_fixture());
     assert_eq!(run(&place, "--on-finish=keep", "/file note.md").code, 0);
     assert_eq!(place.run(&["sessions", "export", "@last", "--output", "s.tar"]).code, 0);
     let bundle = place.workspace().parent().unwrap().join("s.tar");
     let taken = other.run(&["sessions", "import", bundle.to_str().unwrap(), "--as", "copy"]);
-    assert_eq!(taken.code, 0, "{}", taken.people);
+    assert_eq!(taken.code, 0, "{}", taken.stderr);
     for form in [&["sessions", "diff"][..], &["sessions", "diff", "--stat"]] {
         let (here, there) = (place.run(&[form, &["@last"]].concat()), other.run(&[form, &["copy"]].concat()));
-        assert_eq!((there.code, &there.out), (0, &here.out), "{}", there.people);
-        assert!(there.out.contains("note.md"), "{}", there.out);
+        assert_eq!((there.code, &there.stdout), (0, &here.stdout), "{}", there.stderr);
+        assert!(there.stdout.contains("note.md"), "{}", there.stdout);
     }
     let refused = other.run(&["sessions", "apply", "copy"]);
-    assert!(refused.code == 2 && refused.people.contains("was imported"), "{}", refused.people);
+    assert!(refused.code == 2 && refused.stderr.contains("was imported"), "{}", refused.stderr);
     check_files(&other, &[KEPT]);
     assert_eq!(other.run(&["sessions", "discard", "copy"]).code, 0);
-    assert!(!other.run(&["sessions", "diff", "copy"]).out.contains("note.md"));
+    assert!(!other.run(&["sessions", "diff", "copy"]).stdout.contains("note.md"));
 }
 
 #[test]
 fn changes_of_a_failed_turn_are_not_applied() {
-    let place = Place::new();
+    let place = viv_fixture();
     let ran = run(&place, "--on-finish=apply", "/crash");
-    assert_ne!(ran.code, 0, "{}", ran.people);
+    assert_ne!(ran.code, 0, "{}", ran.stderr);
     check_files(&place, &[KEPT]);
 }
 
 #[test]
 fn changes_that_the_policy_denies_are_not_applied() {
-    let place = Place::new();
+    let place = viv_fixture();
     let ran = run(&place, "--on-finish=apply", "/file .envrc");
     assert!(
-        ran.code != 0 && ran.people.contains("apply_conflict") && ran.people.contains("deny_write"),
+        ran.code != 0 && ran.stderr.contains("apply_conflict") && ran.stderr.contains("deny_write"),
         "{}",
-        ran.people
+        ran.stderr
     );
     check_files(&place, &[KEPT]);
 }
 
 #[test]
 fn on_finish_ask_needs_a_terminal() {
-    let place = Place::new();
+    let place = viv_fixture();
     let ran = run(&place, "--on-finish=ask", "/file note.md");
-    assert_eq!(ran.code, 2, "{}", ran.people);
-    assert!(ran.people.contains("needs a terminal") && ran.people.contains("help: "), "{}", ran.people);
-    assert_eq!(place.run(&["--json", "sessions", "ls"]).out.trim(), "[]", "nothing was begun");
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("needs a terminal") && ran.stderr.contains("help: "), "{}", ran.stderr);
+    assert_eq!(place.run(&["--json", "sessions", "ls"]).stdout.trim(), "[]", "nothing was begun");
     for (answer, files) in [("k", &[KEPT][..]), ("d", &[KEPT]), ("a", &[KEPT, NOTE])] {
         let arguments =
             ["run", "--workspace", "workspace", "--perms", "allow", "--on-finish=ask", "mock", "/file note.md"];
-        let mut terminal = Terminal::start(place.viv(&arguments));
+        let mut terminal = Terminal::start(place.command(&arguments));
         terminal.until("[k]eep: ");
         assert!(terminal.shown.contains("note.md"), "{}", terminal.shown);
         terminal.type_line(answer);
@@ -100,7 +101,7 @@ fn on_finish_ask_needs_a_terminal() {
 }
 
 /// Runs a session over HTTP that writes a note, and ends it.
-fn written(place: &Place, client: &Client, id: &str) {
+fn written(place: &VivFixture, client: &Client, id: &str) {
     let body = json!({"agent": "mock", "directory": place.workspace(), "permissionMode": "bypass"});
     let made = client.post(&format!("/v1/sessions/{id}"), &body.to_string());
     assert_eq!(made.status, 200, "{made:?}");
@@ -109,7 +110,7 @@ fn written(place: &Place, client: &Client, id: &str) {
 
 #[test]
 fn changes_are_seen_applied_and_discarded_over_http() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     let client = server.client();
     written(&place, &client, "one");

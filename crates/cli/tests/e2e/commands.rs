@@ -5,26 +5,27 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::place::{Place, Ran};
+use crate::fixture::viv_fixture;
 use crate::server::Server;
+use testkit::{ProgramOutput, VivFixture};
 
 #[track_caller]
-fn good(ran: Ran) -> String {
+fn good(ran: ProgramOutput) -> String {
     assert_eq!(ran.code, 0, "{ran:?}");
-    ran.out
+    ran.stdout
 }
 
-fn session(place: &Place, id: &str) {
+fn session(place: &VivFixture, id: &str) {
     let path = format!("/v1/sessions/{id}");
     good(place.run(&["api", "POST", &path, "--data", r#"{"agent":"mock"}"#]));
 }
 
 #[test]
 fn events_of_an_open_session_are_shown_live() {
-    let place = Place::new();
+    let place = viv_fixture();
     let _server = Server::start(&place);
     session(&place, "s1");
-    let mut stream = place.viv(&["api", "GET", "/v1/sessions/s1/events/sse"]);
+    let mut stream = place.command(&["api", "GET", "/v1/sessions/s1/events/sse"]);
     let mut stream = stream.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(stream.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "event: session.started"), "the stream was not shown while it ran");
@@ -42,7 +43,7 @@ fn events_of_an_open_session_are_shown_live() {
 
 #[test]
 fn requests_are_answered_from_another_terminal() {
-    let place = Place::new();
+    let place = viv_fixture();
     let _server = Server::start(&place);
     session(&place, "s1");
     good(place.run(&["sessions", "send", "s1", "/run echo hello"]));
@@ -68,7 +69,7 @@ fn requests_are_answered_from_another_terminal() {
 
 #[test]
 fn a_session_is_forked_exported_removed_and_imported_again() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     session(&place, "s1");
     let forked = good(place.run(&["sessions", "fork", "s1", "--title", "Another way"]));
@@ -79,10 +80,10 @@ fn a_session_is_forked_exported_removed_and_imported_again() {
     server.stop();
     // The same works without a server; a used id is never reused.
     let refused = place.run(&["sessions", "import", "s1.tar"]);
-    assert!(refused.code == 2 && refused.people.contains("session_already_exists"), "{refused:?}");
+    assert!(refused.code == 2 && refused.stderr.contains("session_already_exists"), "{refused:?}");
     good(place.run(&["sessions", "import", "s1.tar", "--as", "s1-again"]));
     assert!(good(place.run(&["logs", "s1-again"])).contains("session"));
-    let other = Place::new();
+    let other = viv_fixture();
     let bundle = place.workspace().parent().unwrap().join("s1.tar");
     let taken = good(other.run(&["sessions", "import", bundle.to_str().unwrap()]));
     assert!(taken.contains("ended"), "{taken}");
@@ -92,14 +93,14 @@ fn a_session_is_forked_exported_removed_and_imported_again() {
 
 #[test]
 fn tokens_are_invalid_at_the_gateway_and_keys_at_the_api() {
-    let place = Place::new();
+    let place = viv_fixture();
     let made = |arguments: &[&str], field: &str| {
         let told: Value = serde_json::from_str(&good(place.run(arguments))).unwrap();
         (told["id"].as_str().unwrap().to_owned(), told[field].as_str().unwrap().to_owned())
     };
     let (token_id, token) = made(&["--json", "tokens", "create", "--scope", "read"], "token");
     let (_, key) = made(&["--json", "keys", "create", "--account", "a"], "key");
-    let kept = std::fs::read(place.data().join("viv.db")).unwrap();
+    let kept = std::fs::read(place.data_dir().join("viv.db")).unwrap();
     assert!(!String::from_utf8_lossy(&kept).contains(&token), "the token itself is kept");
     let (api, gateway) = (Server::start_as(&place, &["serve"]), Server::start_as(&place, &["gateway", "serve"]));
     assert_eq!(api.client().status_with("/v1/sessions", &token), 200);

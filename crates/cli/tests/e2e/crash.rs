@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use protocol::{Event, EventBody, Permission, PermissionId, PermissionStatus, TurnOutcome};
+use testkit::{SeededRandom, VivFixture};
 
 use self::clients::{Notebook, Told, answer, drive, send_as, wait_for};
 use self::feed::Follower;
+use crate::fixture::viv_fixture;
 use crate::http::Client;
 use crate::journal;
-use crate::place::Place;
 use crate::server::Server;
 
 /// Number of kills; `VIV_TEST_ROUNDS` overrides it.
@@ -30,17 +31,16 @@ const DELAY_MICROS: u64 = 5_000;
 #[test]
 fn kill_9_loses_nothing_that_a_client_received() {
     let rounds = std::env::var("VIV_TEST_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
-    let place = Place::new();
-    let mut dice = Dice::new();
-    println!("seed {}", dice.0);
+    let place = viv_fixture();
+    let random = SeededRandom::from_environment();
     let (mut before, mut totals) = (Told::default(), Totals::default());
     let (follower, mut answers, mut removed) = (Arc::new(Mutex::new(Follower::default())), Vec::new(), Vec::new());
     for round in 0..rounds {
         // Sometimes the server is killed during recovery.
-        if dice.below(8) == 0 {
+        if random.below(8) == 0 {
             let server = Server::launch(&place);
-            testkit::pause(Duration::from_micros(dice.below(60_000)));
-            server.kill(&place.data());
+            testkit::pause(Duration::from_micros(random.below(60_000)));
+            server.kill(&place.data_dir());
         }
         let server = Server::start(&place);
         check(&place, &before, &mut totals);
@@ -53,10 +53,10 @@ fn kill_9_loses_nothing_that_a_client_received() {
         let old: Vec<String> = before.made.iter().cloned().collect();
         let notebook = Notebook::default();
         let clients = drive(&server.client(), round, &old, &notebook);
-        let (moments, answers_taken) = (dice.below(MOMENTS), dice.below(ANSWERS));
+        let (moments, answers_taken) = (random.below(MOMENTS), random.below(ANSWERS));
         wait_for(&server, round, (moments, answers_taken), &notebook);
-        testkit::pause(Duration::from_micros(dice.below(DELAY_MICROS)));
-        server.kill(&place.data());
+        testkit::pause(Duration::from_micros(random.below(DELAY_MICROS)));
+        server.kill(&place.data_dir());
         for client in clients {
             client.join().unwrap();
         }
@@ -82,14 +82,14 @@ fn kill_9_loses_nothing_that_a_client_received() {
 /// After all rounds: the follower of all sessions saw every event, every answer still holds, and agents ran each
 /// allowed command once.
 fn at_the_end(
-    place: &Place,
+    place: &VivFixture,
     followed: &HashMap<String, u64>,
     answers: &[(String, String, &'static str)],
     removed: &[(String, String)],
     totals: &mut Totals,
 ) {
     for (id, last) in followed {
-        let events = journal::read(&place.data(), id);
+        let events = journal::read(&place.data_dir(), id);
         for (_, turn) in removed.iter().filter(|(session, _)| session == id) {
             assert!(!began(&events, turn), "{id} answered a message that was taken out, in {turn}");
         }
@@ -131,9 +131,9 @@ impl Totals {
 }
 
 /// Checks every journal against the events that clients received.
-fn check(place: &Place, told: &Told, totals: &mut Totals) {
+fn check(place: &VivFixture, told: &Told, totals: &mut Totals) {
     for id in &told.used {
-        let events = journal::read(&place.data(), id);
+        let events = journal::read(&place.data_dir(), id);
         totals.interrupted += check_closed(id, &events);
         for (_, frames) in told.seen.iter().filter(|(session, _)| session == id) {
             totals.events += frames.len();
@@ -225,11 +225,11 @@ fn check_answered<'a>(
 }
 
 /// Checks that a message that is sent again is not accepted twice, and that its id cannot be reused for another message.
-fn twice(place: &Place, client: &Client, told: &Told) {
+fn twice(place: &VivFixture, client: &Client, told: &Told) {
     let Some((id, name, text)) = told.taken.last() else { return };
     assert_eq!(send_as(client, id, name, text), Some(204), "{id}");
     assert_eq!(send_as(client, id, name, "/echo something else"), Some(422), "{id}");
-    assert_eq!(taken(&journal::read(&place.data(), id), name), 1, "{id} took a message twice");
+    assert_eq!(taken(&journal::read(&place.data_dir(), id), name), 1, "{id} took a message twice");
 }
 
 /// Checks that permissions pending at the kill were denied, and that a late answer is rejected.
@@ -278,27 +278,5 @@ fn goes_on(client: &Client, told: &Told) {
         let last = events.last().unwrap();
         assert_eq!(last.json()["type"], "turn.ended", "{id}");
         assert_eq!(last.json()["data"]["outcome"], "completed", "{id}");
-    }
-}
-
-/// Random numbers with a printed seed.
-struct Dice(u64);
-
-impl Dice {
-    fn new() -> Self {
-        use std::hash::{BuildHasher, RandomState};
-        Self(RandomState::new().hash_one("seed") | 1)
-    }
-
-    fn next(&mut self) -> u64 {
-        // xorshift64
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
     }
 }

@@ -4,10 +4,11 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
+use crate::fixture::viv_fixture;
 use crate::http::Client;
 use crate::journal;
-use crate::place::Place;
 use crate::server::Server;
+use testkit::VivFixture;
 
 /// A session and the damage done to its journal while no server runs.
 type Damage = (&'static str, fn(&Path));
@@ -34,7 +35,7 @@ const DAMAGES: &[Damage] = &[
 
 #[test]
 fn damaged_journals_are_reported_and_quarantined_and_other_sessions_go_on() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     let client = server.client();
     for id in DAMAGES.iter().map(|(id, _)| *id).chain(["whole", "torn"]) {
@@ -45,14 +46,14 @@ fn damaged_journals_are_reported_and_quarantined_and_other_sessions_go_on() {
     for id in DAMAGES.iter().map(|(id, _)| *id) {
         assert!(client.converse(id, "/permission").unwrap().count() > 1, "{id}");
     }
-    server.kill(&place.data());
+    server.kill(&place.data_dir());
     let mut damaged = Vec::new();
     for (id, damage) in DAMAGES {
-        let path = journal::path(&place.data(), id);
+        let path = journal::path(&place.data_dir(), id);
         damage(&path);
         damaged.push((*id, fs::read(&path).ok()));
     }
-    let torn = journal::path(&place.data(), "torn");
+    let torn = journal::path(&place.data_dir(), "torn");
     let text = fs::read_to_string(&torn).unwrap();
     // A partial last record, as a crash leaves it, is not damage.
     fs::write(&torn, format!("{text}{{\"seq\":{},\"time\":", text.lines().count() + 1)).unwrap();
@@ -61,18 +62,19 @@ fn damaged_journals_are_reported_and_quarantined_and_other_sessions_go_on() {
     let client = server.client();
     for (id, content) in &damaged {
         check_told(&place, &client, id);
-        let aside = place.data().join("quarantine").join(format!("{id}.jsonl"));
+        let aside = place.data_dir().join("quarantine").join(format!("{id}.jsonl"));
         assert_eq!(fs::read(aside).ok(), *content, "{id} is put aside as it was");
     }
     let table = place.run(&["sessions", "ls"]);
     for (id, _) in DAMAGES {
-        let shown = table.out.lines().find(|line| line.ends_with(id)).unwrap_or_else(|| panic!("{id} is not listed"));
+        let shown =
+            table.stdout.lines().find(|line| line.ends_with(id)).unwrap_or_else(|| panic!("{id} is not listed"));
         assert!(shown.contains("damaged"), "{shown}");
     }
     for id in ["whole", "torn"] {
         let last = client.converse(id, "/echo after").unwrap().last().unwrap();
         assert_eq!(last.json()["data"]["outcome"], "completed", "{id} goes on");
-        let recovered = journal::read(&place.data(), id);
+        let recovered = journal::read(&place.data_dir(), id);
         assert!(recovered.iter().any(|event| event.draft.body.kind() == "session.recovered"), "{id}");
     }
     assert_eq!(client.try_create("new").unwrap().status, 200);
@@ -87,7 +89,7 @@ fn damaged_journals_are_reported_and_quarantined_and_other_sessions_go_on() {
 }
 
 /// Checks that the API reports the damage consistently and that the session can only be deleted.
-fn check_told(place: &Place, client: &Client, id: &str) {
+fn check_told(place: &VivFixture, client: &Client, id: &str) {
     let info = client.get(&format!("/v1/sessions/{id}")).json();
     assert_eq!((&info["damaged"], &info["ended"]), (&true.into(), &true.into()), "{id}: {info}");
     for _ in 0..2 {
@@ -97,5 +99,5 @@ fn check_told(place: &Place, client: &Client, id: &str) {
         assert_eq!((sent.status, sent.json()["code"].as_str()), (500, Some("journal_damaged")), "{id}");
     }
     let shown = place.run(&["sessions", "show", id]);
-    assert!(shown.out.contains("damaged"), "{}", shown.out);
+    assert!(shown.stdout.contains("damaged"), "{}", shown.stdout);
 }

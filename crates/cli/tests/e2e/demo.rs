@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::place::{Place, Ran};
+use crate::fixture::viv_fixture;
 use crate::terminal::Terminal;
+use testkit::{ProgramOutput, VivFixture};
 
 /// Texts of the tour, in this order.
 const TOUR: &[&str] = &[
@@ -45,33 +46,33 @@ fn check_order(text: &str, expected: &[&str]) {
 }
 
 #[track_caller]
-fn check_unchanged(place: &Place) {
-    let entries = std::fs::read_dir(place.data().join("demo")).unwrap();
+fn check_unchanged(place: &VivFixture) {
+    let entries = std::fs::read_dir(place.data_dir().join("demo")).unwrap();
     let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(names, ["README.md"], "the demo changed the directory on the host");
 }
 
 #[test]
 fn the_tour_runs_without_a_terminal() {
-    let place = Place::new();
+    let place = viv_fixture();
     for _ in 0..2 {
-        let Ran { code, out, people } = place.run(&["demo"]);
-        assert_eq!((code, people.as_str()), (0, ""), "{out}");
-        check_order(&out, TOUR);
-        check_order(&out, DENIAL);
-        assert!(!out.contains('\u{1b}'), "colours where there is no terminal:\n{out}");
-        assert!(out.lines().all(|line| line == line.trim_end()), "spaces at the end of a line:\n{out}");
+        let ProgramOutput { code, stdout, stderr } = place.run(&["demo"]);
+        assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+        check_order(&stdout, TOUR);
+        check_order(&stdout, DENIAL);
+        assert!(!stdout.contains('\u{1b}'), "colours where there is no terminal:\n{stdout}");
+        assert!(stdout.lines().all(|line| line == line.trim_end()), "spaces at the end of a line:\n{stdout}");
     }
     check_unchanged(&place);
     // Both sessions are listed as ended.
-    let list = place.run(&["sessions", "ls"]).out;
+    let list = place.run(&["sessions", "ls"]).stdout;
     assert_eq!(list.lines().filter(|line| line.contains("\tended\t")).count(), 2, "{list}");
 }
 
 #[test]
 fn the_suggested_commands_work() {
-    let place = Place::new();
-    let tour = place.run(&["demo"]).out;
+    let place = viv_fixture();
+    let tour = place.run(&["demo"]).stdout;
     let closer = tour.split("Look closer\n").nth(1).unwrap();
     let commands: Vec<&str> = closer.lines().map(|line| line.trim().split("     ").next().unwrap().trim()).collect();
     assert_eq!(commands.len(), 3, "{closer}");
@@ -81,10 +82,10 @@ fn the_suggested_commands_work() {
         let line = command.strip_prefix("viv ").unwrap();
         let script = format!("exec \"$0\" --data-dir \"$1\" {line}");
         let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", &script, crate::place::program()]).arg(place.data()).stdin(std::process::Stdio::null());
-        let ran = crate::place::finish(shell);
-        assert_eq!(ran.code, 0, "{command}: {}", ran.people);
-        assert!(!ran.out.is_empty(), "{command} said nothing");
+        shell.args(["-c", &script, crate::fixture::program()]).arg(place.data_dir()).stdin(std::process::Stdio::null());
+        let ran = testkit::run_to_end(shell);
+        assert_eq!(ran.code, 0, "{command}: {}", ran.stderr);
+        assert!(!ran.stdout.is_empty(), "{command} said nothing");
     }
 }
 
@@ -96,8 +97,8 @@ fn column(lines: &str, text: &str) -> usize {
 #[test]
 fn on_a_terminal_the_permission_is_asked() {
     for (answer, follows) in [("y", "✓ allowed     once"), ("n", "✗ refused     run_command")] {
-        let place = Place::new();
-        let mut terminal = Terminal::start(place.viv(&["demo"]));
+        let place = viv_fixture();
+        let mut terminal = Terminal::start(place.command(&["demo"]));
         terminal.until("allow? [y]es once");
         assert!(!terminal.shown.contains("hello from agent"), "the command ran before it was allowed");
         terminal.type_line(answer);
@@ -113,10 +114,10 @@ fn on_a_terminal_the_permission_is_asked() {
 
 #[test]
 fn json_output_contains_only_events() {
-    let place = Place::new();
-    let Ran { code, out, people } = place.run(&["--json", "demo"]);
-    assert_eq!((code, people.as_str()), (0, ""));
-    let events: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let place = viv_fixture();
+    let ProgramOutput { code, stdout, stderr } = place.run(&["--json", "demo"]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let events: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let numbers: Vec<u64> = events.iter().map(|event| event["sequence"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (1..=events.len() as u64).collect::<Vec<_>>());
     let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
@@ -125,8 +126,8 @@ fn json_output_contains_only_events() {
         assert!(kinds.contains(&kind), "no {kind} in {kinds:?}");
     }
     // The same events as in the journal.
-    let kept = place.run(&["--json", "sessions", "events", "@last"]).out;
-    assert_eq!(kept, out);
+    let kept = place.run(&["--json", "sessions", "events", "@last"]).stdout;
+    assert_eq!(kept, stdout);
 }
 
 fn without_colours(text: &str) -> String {

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::place::{Place, Ran, program};
+use crate::fixture::{program, viv_fixture};
+use testkit::{ProgramOutput, VivFixture};
 
 /// User that runs `viv` in the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +18,7 @@ enum Who {
 }
 
 /// Runs `viv` in a user namespace in which no other can be created. The rest of the machine is unchanged.
-fn run(place: &Place, who: Who, arguments: &[&str]) -> Ran {
+fn run(place: &VivFixture, who: Who, arguments: &[&str]) -> ProgramOutput {
     let (how, become_user) = match who {
         Who::Root => (&["--map-root-user"][..], String::new()),
         Who::RootWithMounts => (&["--map-root-user", "--mount"][..], String::new()),
@@ -30,14 +31,14 @@ fn run(place: &Place, who: Who, arguments: &[&str]) -> Ran {
         "read go && echo 0 > /proc/sys/user/max_user_namespaces && exec {become_user} \"$0\" --data-dir \"$@\" </dev/null"
     );
     let mut command = Command::new("unshare");
-    command.arg("--user").args(how).args(["sh", "-c", &script, program()]).arg(place.data()).args(arguments);
+    command.arg("--user").args(how).args(["sh", "-c", &script, program()]).arg(place.data_dir()).args(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     if let Who::User(id) = who {
         map_ids(child.id(), id);
     }
     writeln!(child.stdin.take().unwrap(), "go").unwrap();
-    Ran::of(child.wait_with_output().unwrap())
+    ProgramOutput::from(child.wait_with_output().unwrap())
 }
 
 /// Maps root and `user` in the namespace of `pid`, which only root may do. The process is the waiting shell by then:
@@ -51,12 +52,12 @@ fn map_ids(pid: u32, user: u32) {
 }
 
 #[track_caller]
-fn check(ran: &Ran, code: i32) {
+fn check(ran: &ProgramOutput, code: i32) {
     assert_eq!(ran.code, code, "{ran:?}");
-    let words = &ran.people;
+    let words = &ran.stderr;
     assert!(words.contains("this user may not make user namespaces"), "{words}");
     assert!(words.ends_with("help: sudo sysctl -w user.max_user_namespaces=15000\n"), "{words}");
-    assert_eq!(ran.out, "", "something ran");
+    assert_eq!(ran.stdout, "", "something ran");
 }
 
 fn everybody() -> Vec<Who> {
@@ -70,19 +71,19 @@ fn everybody() -> Vec<Who> {
 #[test]
 fn the_demo_names_the_missing_feature_and_runs_nothing() {
     for who in everybody() {
-        let place = Place::new();
+        let place = viv_fixture();
         open_to(&place, who);
         check(&run(&place, who, &["demo"]), 6);
-        let journals = std::fs::read_dir(place.data().join("trajectory")).unwrap().count();
+        let journals = std::fs::read_dir(place.data_dir().join("trajectory")).unwrap().count();
         assert_eq!(journals, 0, "{who:?}: a session was made");
-        assert!(!place.data().join("demo/hello.sh").exists(), "{who:?}: the agent ran");
+        assert!(!place.data_dir().join("demo/hello.sh").exists(), "{who:?}: the agent ran");
     }
 }
 
 #[test]
 fn exec_and_run_fail_in_the_same_way() {
     for who in everybody() {
-        let place = Place::new();
+        let place = viv_fixture();
         open_to(&place, who);
         check(&run(&place, who, &["exec", "--", "id"]), 125);
         check(&run(&place, who, &["run", "mock", "/echo here"]), 6);
@@ -90,11 +91,11 @@ fn exec_and_run_fail_in_the_same_way() {
 }
 
 /// Gives the data directory to the user of the test.
-fn open_to(place: &Place, who: Who) {
+fn open_to(place: &VivFixture, who: Who) {
     use std::os::unix::fs::{PermissionsExt, chown};
     if let Who::User(id) = who {
-        std::fs::create_dir(place.data()).unwrap();
-        chown(place.data(), Some(id), Some(id)).unwrap();
-        std::fs::set_permissions(place.data().parent().unwrap(), PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::create_dir(place.data_dir()).unwrap();
+        chown(place.data_dir(), Some(id), Some(id)).unwrap();
+        std::fs::set_permissions(place.data_dir().parent().unwrap(), PermissionsExt::from_mode(0o755)).unwrap();
     }
 }

@@ -1,11 +1,11 @@
 //! Snapshots of the help texts.
 
-use crate::place::Place;
+use crate::fixture::viv_fixture;
 
 fn help(arguments: &[&str]) -> String {
-    let ran = Place::new().run(&[arguments, &["--help"]].concat());
-    assert_eq!((ran.code, ran.people.as_str()), (0, ""), "{arguments:?}");
-    ran.out
+    let ran = viv_fixture().run(&[arguments, &["--help"]].concat());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{arguments:?}");
+    ran.stdout
 }
 
 macro_rules! help {

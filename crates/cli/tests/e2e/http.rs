@@ -1,9 +1,10 @@
 //! A client of the session API for tests: calls, and streams that may break at any byte.
 
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use testkit::SseReader;
 
 /// Time limit of a stream on a slow machine.
 const LONGEST_STREAM: Duration = Duration::from_secs(600);
@@ -150,26 +151,11 @@ fn frames(response: ureq::http::Response<ureq::Body>) -> Option<impl Iterator<It
     Some(frames.map(|(id, data)| Frame { id: id.parse().unwrap(), data }))
 }
 
-/// Streams frames with ids of any form.
+/// Streams frames with ids of any form, until the stream ends or breaks.
 fn named_frames(response: ureq::http::Response<ureq::Body>) -> Option<impl Iterator<Item = (String, String)> + use<>> {
     if response.status() != 200 {
         return None;
     }
-    let mut lines = BufReader::new(response.into_body().into_reader()).lines();
-    Some(std::iter::from_fn(move || {
-        let (mut id, mut data) = (None, None);
-        loop {
-            // A broken stream ends here: a frame is complete after its empty line.
-            let line = lines.next()?.ok()?;
-            if let Some(text) = line.strip_prefix("id: ") {
-                id = Some(text.to_owned());
-            } else if let Some(text) = line.strip_prefix("data: ") {
-                data = Some(text.to_owned());
-            } else if line.is_empty()
-                && let Some(frame) = id.take().zip(data.take())
-            {
-                return Some(frame);
-            }
-        }
-    }))
+    let frames = SseReader::new(BufReader::new(response.into_body().into_reader()));
+    Some(frames.filter(|frame| !frame.id.is_empty()).map(|frame| (frame.id, frame.data)))
 }

@@ -7,7 +7,7 @@ use protocol::{Event, EventBody, SessionEndReason, SessionId};
 use serde_json::Value;
 use store::{JournalReader, VerifiedJournal};
 
-use crate::place::Place;
+use testkit::VivFixture;
 
 /// Returns the path of the journal of `session`.
 pub(crate) fn path(data: &Path, session: &str) -> PathBuf {
@@ -48,10 +48,10 @@ impl Look {
 
 /// Returns the recorded events of type `kind` of the last session of `place`.
 #[track_caller]
-pub(crate) fn of_kind(place: &Place, kind: &str) -> Vec<Value> {
+pub(crate) fn of_kind(place: &VivFixture, kind: &str) -> Vec<Value> {
     let told = place.run(&["--json", "sessions", "events", "@last"]);
-    assert_eq!(told.code, 0, "{}", told.people);
-    let events = told.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    assert_eq!(told.code, 0, "{}", told.stderr);
+    let events = told.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     events.filter(|event| event["type"] == kind).map(|event| event["data"].clone()).collect()
 }
 

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use crate::place::Place;
+use crate::fixture::viv_fixture;
 use crate::server::Server;
+use testkit::VivFixture;
 
 /// Kernel features that a sandbox needs.
 const NEEDED: [&str; 11] = [
@@ -20,15 +21,15 @@ const NEEDED: [&str; 11] = [
     "seccomp",
 ];
 
-fn doctor(place: &Place, more: &[&str]) -> Value {
+fn doctor(place: &VivFixture, more: &[&str]) -> Value {
     let ran = place.run(&[&["--json", "doctor"], more].concat());
-    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.people);
-    serde_json::from_str(&ran.out).unwrap()
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
 }
 
 #[test]
 fn doctor_checks_each_feature_and_lists_the_enforcement_of_policy_keys() {
-    let place = Place::new();
+    let place = viv_fixture();
     let found = doctor(&place, &[]);
     let status = |id: &str| {
         let checks = found["checks"].as_array().unwrap();
@@ -47,9 +48,9 @@ fn doctor_checks_each_feature_and_lists_the_enforcement_of_policy_keys() {
 
 #[test]
 fn doctor_results_are_stored_until_the_next_boot() {
-    let place = Place::new();
+    let place = viv_fixture();
     let first = doctor(&place, &[]);
-    let kept = place.data().join("doctor.json");
+    let kept = place.data_dir().join("doctor.json");
     let forged =
         std::fs::read_to_string(&kept).unwrap().replace("installed, and refuses a filtered call", "from the last time");
     std::fs::write(&kept, &forged).unwrap();
@@ -63,7 +64,7 @@ fn doctor_results_are_stored_until_the_next_boot() {
 
 #[test]
 fn doctor_checks_the_configured_backend_and_says_why_it_was_chosen() {
-    let place = Place::new();
+    let place = viv_fixture();
     let sandbox = |found: &Value| found["checks"].as_array().unwrap().last().unwrap().clone();
     let first = sandbox(&doctor(&place, &[]));
     let made = "made by jail, the first that works of jail, podman, docker";
@@ -71,46 +72,50 @@ fn doctor_checks_the_configured_backend_and_says_why_it_was_chosen() {
 
     // The stored results belong to another configuration.
     let text = "[sandbox]\nbackend = \"docker\"\nsocket = \"/nowhere/engine.sock\"\n";
-    std::fs::write(place.data().join("viv.toml"), text).unwrap();
+    std::fs::write(place.data_dir().join("viv.toml"), text).unwrap();
     let ran = place.run(&["--json", "doctor"]);
-    assert_eq!(ran.code, 6, "{}{}", ran.out, ran.people);
-    let failed = sandbox(&serde_json::from_str(&ran.out).unwrap());
+    assert_eq!(ran.code, 6, "{}{}", ran.stdout, ran.stderr);
+    let failed = sandbox(&serde_json::from_str(&ran.stdout).unwrap());
     assert!(failed.to_string().contains("no docker engine answers (/nowhere/engine.sock"), "{failed}");
     assert!(failed["help"].as_str().is_some_and(|help| help.contains("start docker")), "{failed}");
 }
 
 #[test]
 fn the_policy_of_a_session_is_explained_with_its_layers() {
-    let place = Place::new();
+    let place = viv_fixture();
     let ran = place.run(&["run", "--workspace", "workspace", "--policy", "strict", "mock", "/echo hello"]);
-    assert_eq!(ran.code, 0, "{}", ran.people);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
     let told = place.run(&["policy", "explain", "--session", "@last"]);
-    assert_eq!((told.code, told.people.as_str()), (0, ""));
-    assert!(told.out.contains("enforced by the jail backend:") && told.out.contains("[base: strict:"), "{}", told.out);
+    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
+    assert!(
+        told.stdout.contains("enforced by the jail backend:") && told.stdout.contains("[base: strict:"),
+        "{}",
+        told.stdout
+    );
     let json = place.run(&["--json", "policy", "explain", "--session", "@last"]);
-    let json: Value = serde_json::from_str(&json.out).unwrap();
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
     assert!(json["sentences"].as_array().unwrap().len() > 5 && json["keys"]["net"].is_object(), "{json:#}");
 
     let missing = place.run(&["policy", "explain", "--session", "nobody"]);
-    assert_eq!(missing.code, 3, "{}", missing.people);
+    assert_eq!(missing.code, 3, "{}", missing.stderr);
 }
 
 #[test]
 fn dependencies_are_visible_and_read_only() {
-    let place = Place::new();
+    let place = viv_fixture();
     let deps = tempfile::tempdir().unwrap();
     std::fs::write(deps.path().join("library"), "of ours").unwrap();
     let path = deps.path().to_str().unwrap();
     let line = "cat /deps/library; touch /deps/new || rm -f /deps/library || echo refused";
     let ran = place.run(&["exec", "--deps", path, "--", "sh", "-c", line]);
-    assert_eq!((ran.code, ran.out.as_str()), (0, "of oursrefused\n"), "{}", ran.people);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "of oursrefused\n"), "{}", ran.stderr);
     assert_eq!(std::fs::read_dir(deps.path()).unwrap().count(), 1);
 }
 
 #[test]
 fn servers_raise_their_descriptor_limit() {
     for arguments in [&["serve", "--no-auth"][..], &["gateway", "serve"]] {
-        let place = Place::new();
+        let place = viv_fixture();
         let server = Server::start_with_few_files(&place, arguments, 256);
         let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
         let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();

@@ -1,11 +1,11 @@
 //! End-to-end tests of the `viv` binary: output, exit codes, files and processes.
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests are not seen as tests.
 
+mod fixture;
 mod http;
 mod journal;
 mod names;
 mod opened_tls;
-mod place;
 mod processes;
 mod server;
 #[path = "../task/stub.rs"]

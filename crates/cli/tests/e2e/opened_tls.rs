@@ -1,6 +1,7 @@
 //! Intercepted TLS with programs that use different TLS libraries.
 
-use crate::place::{Place, Ran};
+use crate::fixture::viv_fixture;
+use testkit::{ProgramOutput, VivFixture};
 
 /// A denied request; a program sees the denial only if it trusts the proxy's certificate.
 const PROGRAMS: [(&str, &str); 3] = [
@@ -17,71 +18,71 @@ const POLICY: &str = "version: 1\nfs: {read: [/usr, /bin, /lib, /lib64]}\ntools:
                       net: {enabled: true, allowlist: [\"GET api.example.com/v1/**\"], intercept: [api.example.com]}\n";
 
 /// Runs a shell line with intercepted TLS for one host.
-fn shell(place: &Place, line: &str) -> Ran {
-    let policy = place.data().with_file_name("opened.yaml");
+fn shell(place: &VivFixture, line: &str) -> ProgramOutput {
+    let policy = place.data_dir().with_file_name("opened.yaml");
     std::fs::write(&policy, POLICY).unwrap();
     place.run(&["exec", &format!("--policy={}", policy.display()), "--", "bash", "-c", line])
 }
 
 #[test]
 fn programs_trust_the_proxy_and_receive_its_denial() {
-    let place = Place::new();
+    let place = viv_fixture();
     for (program, line) in PROGRAMS {
         let ran = shell(&place, line);
-        assert!(ran.out.contains("403"), "{program}: {} {}", ran.out, ran.people);
+        assert!(ran.stdout.contains("403"), "{program}: {} {}", ran.stdout, ran.stderr);
         // With the machine's own roots the same program rejects the certificate.
         let alone = shell(&place, &format!("unset ${{!SSL_@}} ${{!CURL_@}} ${{!GIT_@}}; {line}"));
-        assert!(!alone.out.contains("403"), "{program}: {}", alone.out);
+        assert!(!alone.stdout.contains("403"), "{program}: {}", alone.stdout);
     }
 }
 
 #[test]
 fn trusted_roots_are_read_only_and_differ_between_sandboxes() {
-    let place = Place::new();
+    let place = viv_fixture();
     let ran = shell(&place, "grep -c BEGIN $SSL_CERT_FILE; cat $SSL_CERT_FILE; echo x >> $SSL_CERT_FILE || echo kept");
-    assert!(ran.out.ends_with("kept\n") && !ran.out.contains("PRIVATE KEY"), "{} {}", ran.out, ran.people);
+    assert!(ran.stdout.ends_with("kept\n") && !ran.stdout.contains("PRIVATE KEY"), "{} {}", ran.stdout, ran.stderr);
     let (first, second) = (own(&place), own(&place));
     assert!(first.contains("BEGIN CERTIFICATE") && first != second, "{first}");
     let without = place.run(&["exec", "--policy=open", "--", "bash", "-c", "echo $SSL_CERT_FILE; ls /viv"]);
-    assert_eq!((without.code, without.out.as_str()), (2, "\n"));
+    assert_eq!((without.code, without.stdout.as_str()), (2, "\n"));
 }
 
 /// Returns the last certificate, that of the session's CA.
-fn own(place: &Place) -> String {
-    shell(place, "tac $SSL_CERT_FILE | sed '/BEGIN/q' | tac").out
+fn own(place: &VivFixture) -> String {
+    shell(place, "tac $SSL_CERT_FILE | sed '/BEGIN/q' | tac").stdout
 }
 
 #[test]
 fn a_missing_credential_fails_early_and_a_credential_is_never_in_the_sandbox() {
-    let place = Place::new();
-    let policy = place.data().with_file_name("injected.yaml");
+    let place = viv_fixture();
+    let policy = place.data_dir().with_file_name("injected.yaml");
     let inject = "  inject: [\"mirror.example.com:80 X-Key={mirror}\"]\n";
     let text = "version: 1\nfs: {read: [/usr, /bin, /lib, /lib64]}\ntools: {allow: [\"*\"]}\nnet:\n  enabled: true\n";
     std::fs::write(&policy, format!("{text}{inject}")).unwrap();
     let chosen = format!("--policy={}", policy.display());
     let ran = place.run(&["exec", &chosen, "--", "true"]);
-    assert_eq!(ran.code, 125, "{}", ran.people);
-    assert!(ran.people.contains("cannot inject the credential `mirror` (net.inject)"), "{}", ran.people);
+    assert_eq!(ran.code, 125, "{}", ran.stderr);
+    assert!(ran.stderr.contains("cannot inject the credential `mirror` (net.inject)"), "{}", ran.stderr);
 
-    std::fs::create_dir_all(place.data()).unwrap();
-    std::fs::write(place.data().join("viv.toml"), "[credentials.mirror]\nkey_file = \"mirror.key\"\n").unwrap();
-    std::fs::write(place.data().join("mirror.key"), "canary-77aa31\n").unwrap();
+    std::fs::create_dir_all(place.data_dir()).unwrap();
+    std::fs::write(place.data_dir().join("viv.toml"), "[credentials.mirror]\nkey_file = \"mirror.key\"\n").unwrap();
+    std::fs::write(place.data_dir().join("mirror.key"), "canary-77aa31\n").unwrap();
     let search =
         "env; cat /proc/*/environ /proc/*/cmdline; find / -xdev -type f -size -64k -path '/[^usd]*' -exec cat {} +";
     let ran = place.run(&["--json", "exec", &chosen, "--", "bash", "-c", &format!("{search}; echo looked")]);
-    assert!(ran.out.contains("looked") && !ran.out.contains("canary-77aa31"), "{}", ran.out);
+    assert!(ran.stdout.contains("looked") && !ran.stdout.contains("canary-77aa31"), "{}", ran.stdout);
     // A placeholder for programs that require the variable.
-    assert!(ran.out.contains("MIRROR=vivplaceholde\\n"), "{}", ran.out);
+    assert!(ran.stdout.contains("MIRROR=vivplaceholde\\n"), "{}", ran.stdout);
     let section = "[credentials.mirror]\nkey_file = \"mirror.key\"\nvariable = \"MIRROR_TOKEN\"\n";
-    std::fs::write(place.data().join("viv.toml"), section).unwrap();
+    std::fs::write(place.data_dir().join("viv.toml"), section).unwrap();
     let ran = place.run(&["exec", &chosen, "--", "sh", "-c", "echo $MIRROR $MIRROR_TOKEN"]);
-    assert_eq!(ran.out, "vivplaceholde\n", "{}", ran.people);
+    assert_eq!(ran.stdout, "vivplaceholde\n", "{}", ran.stderr);
 }
 
 #[test]
 fn denied_requests_in_intercepted_tls_are_recorded_and_suggested() {
-    let place = Place::new();
-    let parent = place.data().parent().unwrap().to_owned();
+    let place = viv_fixture();
+    let parent = place.data_dir().parent().unwrap().to_owned();
     let more = "models: {allow: [\"*\"], budget_usd: 1.00, max_requests: 100}\ndegrade: {cpus: none, memory: rlimit, pids: rlimit}\n";
     std::fs::write(parent.join("p.yaml"), format!("{POLICY}{more}")).unwrap();
     let fetch = |path: &str| format!("curl -sS https://api.example.com{path}");
@@ -97,9 +98,9 @@ fn denied_requests_in_intercepted_tls_are_recorded_and_suggested() {
     let policy = parent.join("p.yaml");
     let ran = place.run(&["run", "mock", "--perms=allow", "--policy", policy.to_str().unwrap(), &line]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let log = place.run(&["policy", "log", "@last", "--denied"]).out;
+    let log = place.run(&["policy", "log", "@last", "--denied"]).stdout;
     assert!(log.contains("\tdenied\tapi.example.com:443\tGET /v3\t1\t"), "{log}");
-    let suggested = place.run(&["policy", "suggest", "@last"]).out;
+    let suggested = place.run(&["policy", "suggest", "@last"]).stdout;
     std::fs::write(parent.join("suggested.yaml"), &suggested).unwrap();
     let test = |path: &str| {
         let url = format!("https://api.example.com{path}");

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::place::Place;
+use crate::fixture::viv_fixture;
 use crate::server::Server;
+use testkit::VivFixture;
 
 const FILE: &str = "version: 1\nfs: {deny_read: [\"kept.txt\"]}\nproc: {pids: 100}\n";
 
 /// Returns a project whose policy file hides one of its files.
-fn project(place: &Place) -> PathBuf {
+fn project(place: &VivFixture) -> PathBuf {
     let project = place.workspace();
     std::fs::write(project.join("sandbox.policy.yaml"), FILE).unwrap();
     project
@@ -18,40 +19,40 @@ fn project(place: &Place) -> PathBuf {
 
 /// Returns the policy sentences of the last session, with their layers.
 #[track_caller]
-fn sentences(place: &Place) -> String {
+fn sentences(place: &VivFixture) -> String {
     let told = place.run(&["policy", "explain", "--session", "@last"]);
-    assert_eq!(told.code, 0, "{}", told.people);
-    told.out
+    assert_eq!(told.code, 0, "{}", told.stderr);
+    told.stdout
 }
 
 #[test]
 fn a_denied_tool_is_rejected_without_a_permission_request() {
-    let place = Place::new();
+    let place = viv_fixture();
     let ran =
         place.run(&["run", "mock", "/run touch made.txt", "--perms", "allow", "--narrow", "tools.deny=Bash(touch *)"]);
-    let events = place.run(&["--json", "sessions", "events", "@last"]).out;
-    assert!(events.contains(r#""denied_by":"--narrow"#), "{events}\n{}", ran.people);
+    let events = place.run(&["--json", "sessions", "events", "@last"]).stdout;
+    assert!(events.contains(r#""denied_by":"--narrow"#), "{events}\n{}", ran.stderr);
     assert!(events.contains(r#""reason":"policy""#), "{events}");
-    assert!(!place.run(&["sessions", "diff", "@last"]).out.contains("made.txt"));
+    assert!(!place.run(&["sessions", "diff", "@last"]).stdout.contains("made.txt"));
     let ran =
         place.run(&["run", "mock", "/run touch made.txt", "--perms", "allow", "--narrow", "tools.deny=Bash(rm *)"]);
-    assert_eq!(ran.code, 0, "{}", ran.people);
-    assert!(place.run(&["sessions", "diff", "@last"]).out.contains("made.txt"));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(place.run(&["sessions", "diff", "@last"]).stdout.contains("made.txt"));
 }
 
 #[test]
 fn a_chosen_policy_is_used_even_if_a_server_runs() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start_as(&place, &["serve", "--no-auth", "--policy", "open"]);
     let run = ["run", "--workspace", "workspace", "mock", "/echo hello"];
     let chosen = place.run(&[&run[..], &["--policy", "strict", "--narrow", "proc.memory=64MiB"]].concat());
-    assert_eq!(chosen.code, 0, "{}", chosen.people);
+    assert_eq!(chosen.code, 0, "{}", chosen.stderr);
     let told = sentences(&place);
     assert!(told.contains("[base: strict:") && !told.contains("[base: open:"), "{told}");
     assert!(told.contains("Memory limit for all processes together: 64MiB.  [narrowing: --narrow:1]"), "{told}");
 
     let narrowed = place.run(&[&run[..], &["--narrow", "proc.memory=64MiB"]].concat());
-    assert_eq!(narrowed.code, 0, "{}", narrowed.people);
+    assert_eq!(narrowed.code, 0, "{}", narrowed.stderr);
     assert!(sentences(&place).contains("Memory limit for all processes together: 64MiB"), "{}", sentences(&place));
 
     // Without a chosen policy, that of the server is used.
@@ -62,15 +63,15 @@ fn a_chosen_policy_is_used_even_if_a_server_runs() {
 
 #[test]
 fn the_policy_file_of_the_workspace_is_used_from_any_directory() {
-    let place = Place::new();
+    let place = viv_fixture();
     project(&place);
     for policy in [&[][..], &["--policy", "balanced"], &["--policy", "open"]] {
         let look = ["exec", "--workspace", "workspace"];
         let ran = place.run(&[&look[..], policy, &["--", "ls", "-A"]].concat());
-        assert_eq!((ran.code, ran.out.contains("kept.txt")), (0, false), "{policy:?}: {}{}", ran.out, ran.people);
+        assert_eq!((ran.code, ran.stdout.contains("kept.txt")), (0, false), "{policy:?}: {}{}", ran.stdout, ran.stderr);
         let run = ["run", "--workspace", "workspace", "--perms", "allow"];
         let ran = place.run(&[&run[..], policy, &["mock", "/run ls -A"]].concat());
-        assert_eq!(ran.code, 0, "{policy:?}: {}", ran.people);
+        assert_eq!(ran.code, 0, "{policy:?}: {}", ran.stderr);
         let told = sentences(&place);
         assert!(told.contains("kept.txt.  [") && told.contains("[narrowing: sandbox.policy.yaml:3]"), "{told}");
     }
@@ -79,23 +80,23 @@ fn the_policy_file_of_the_workspace_is_used_from_any_directory() {
     let file = place.workspace().join("sandbox.policy.yaml");
     assert_eq!(place.run(&["policy", "trust", file.to_str().unwrap()]).code, 0);
     let ran = place.run(&["exec", "--workspace", "workspace", "--policy", "balanced", "--", "ls", "-A"]);
-    assert!(ran.out.contains("kept.txt"), "{}{}", ran.out, ran.people);
+    assert!(ran.stdout.contains("kept.txt"), "{}{}", ran.stdout, ran.stderr);
 }
 
 #[test]
 fn a_project_file_cannot_widen_the_chosen_policy() {
-    let place = Place::new();
+    let place = viv_fixture();
     let file = place.workspace().join("sandbox.policy.yaml");
     std::fs::write(&file, "version: 1\nproc: {memory: 4GiB}\n").unwrap();
     let narrow = ["exec", "--workspace", "workspace", "--policy", "strict", "--", "true"];
     let ran = place.run(&narrow);
-    assert_eq!(ran.code, 125, "{}", ran.people);
-    assert!(ran.people.contains("policy_widening_denied") && ran.people.contains("proc.memory"), "{}", ran.people);
+    assert_eq!(ran.code, 125, "{}", ran.stderr);
+    assert!(ran.stderr.contains("policy_widening_denied") && ran.stderr.contains("proc.memory"), "{}", ran.stderr);
 }
 
 #[test]
 fn the_policy_file_of_the_directory_is_used_over_http() {
-    let place = Place::new();
+    let place = viv_fixture();
     let directory = project(&place);
     let server = Server::start(&place);
     let client = server.client();
@@ -104,12 +105,12 @@ fn the_policy_file_of_the_directory_is_used_over_http() {
     assert!(sentences(&place).contains("[narrowing: sandbox.policy.yaml:3]"), "{}", sentences(&place));
 
     // After a restart the session resumes only under the same policy.
-    server.kill(&place.data());
+    server.kill(&place.data_dir());
     let server = Server::start(&place);
     let client = server.client();
     let resumed = client.post("/v1/sessions/s1/resume", "");
     assert_eq!(resumed.status, 204, "{resumed:?}");
-    server.kill(&place.data());
+    server.kill(&place.data_dir());
     std::fs::remove_file(directory.join("sandbox.policy.yaml")).unwrap();
     let server = Server::start(&place);
     let client = server.client();

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
+use crate::fixture::viv_fixture;
 use crate::http::{Client, Frame};
-use crate::place::Place;
 use crate::server::Server;
 
 /// Prompts that produce every kind of event.
@@ -47,7 +47,7 @@ fn steady(client: &Client, id: &str) -> Vec<Frame> {
 
 #[test]
 fn a_reconnecting_client_sees_what_a_connected_client_saw() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     let client = server.client();
     let mut number = 0;

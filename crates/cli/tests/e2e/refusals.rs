@@ -5,11 +5,12 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
+use crate::fixture::viv_fixture;
 use crate::http::{Answer, Client};
 use crate::journal;
-use crate::place::{Place, Ran};
 use crate::processes;
 use crate::server::Server;
+use testkit::ProgramOutput;
 
 #[track_caller]
 fn check(answer: &Answer, status: u16, code: &str) {
@@ -39,11 +40,11 @@ fn sessions(client: &Client) -> Value {
 
 #[test]
 fn rejected_requests_start_nothing() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     let client = server.client();
     assert_eq!(client.try_create("kept").unwrap().status, 200);
-    let (before, kept) = (processes::family(server.pid()), journal::read(&place.data(), "kept"));
+    let (before, kept) = (processes::family(server.pid()), journal::read(&place.data_dir(), "kept"));
 
     for body in ["", "{", "null", "[]", "\"mock\"", "{\"agent\":\"mock\"} more", "{\"agent\":7}", "{}", "\u{0}"] {
         check(&client.post("/v1/sessions/new", body), 400, "invalid_request");
@@ -75,7 +76,7 @@ fn rejected_requests_start_nothing() {
     let same: Vec<_> = processes::alive(&before);
     assert_eq!(processes::family(server.pid()).len(), same.len(), "something was started");
     assert_eq!(sessions(&client).as_array().unwrap().len(), 1);
-    assert_eq!(journal::read(&place.data(), "kept"), kept, "something was recorded");
+    assert_eq!(journal::read(&place.data_dir(), "kept"), kept, "something was recorded");
     let last = client.converse("kept", "/echo still here").unwrap().last().unwrap();
     assert_eq!(last.json()["data"]["outcome"], "completed");
     server.stop();
@@ -83,7 +84,7 @@ fn rejected_requests_start_nothing() {
 
 #[test]
 fn session_ids_cannot_escape_the_data_directory() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     let long = "x".repeat(300);
     let names: &[&[u8]] = &[
@@ -115,27 +116,27 @@ fn session_ids_cannot_escape_the_data_directory() {
             assert!((400..500).contains(&status), "{shown}: {answer}");
         }
     }
-    let beside = std::fs::read_dir(place.data().parent().unwrap()).unwrap();
+    let beside = std::fs::read_dir(place.data_dir().parent().unwrap()).unwrap();
     let mut beside: Vec<_> = beside.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     beside.sort();
     assert_eq!(beside, ["data"]);
-    assert_eq!(std::fs::read_dir(place.data().join("trajectory")).unwrap().count(), 0, "a session was made");
+    assert_eq!(std::fs::read_dir(place.data_dir().join("trajectory")).unwrap().count(), 0, "a session was made");
     server.stop();
 }
 
 /// Checks the form of an error: first line with the code, last line with `help:`.
 #[track_caller]
-fn check_told(ran: &Ran, exit: i32, code: &str) {
+fn check_told(ran: &ProgramOutput, exit: i32, code: &str) {
     assert_eq!(ran.code, exit, "{ran:?}");
-    assert_eq!(ran.out, "", "an error is not data");
-    assert!(ran.people.starts_with(&format!("error[{code}]: ")), "{}", ran.people);
-    let last = ran.people.lines().last().unwrap();
-    assert!(last.starts_with("help: ") && last.len() > 6, "{}", ran.people);
+    assert_eq!(ran.stdout, "", "an error is not data");
+    assert!(ran.stderr.starts_with(&format!("error[{code}]: ")), "{}", ran.stderr);
+    let last = ran.stderr.lines().last().unwrap();
+    assert!(last.starts_with("help: ") && last.len() > 6, "{}", ran.stderr);
 }
 
 #[test]
 fn every_error_ends_with_a_help_line() {
-    let place = Place::new();
+    let place = viv_fixture();
     let cases: &[(&[&str], i32, &str)] = &[
         (&["run", "nobody", "hi"], 2, "unsupported_agent"),
         (&["run", "mock", "hi", "--workspace", "/no/where"], 2, "invalid_request"),
@@ -158,7 +159,7 @@ fn every_error_ends_with_a_help_line() {
         check_told(&ran, *exit, code);
         let json = place.run(&[&["--json"], *arguments].concat());
         assert_eq!(json.code, *exit, "{arguments:?} as JSON: {json:?}");
-        let problem: Value = serde_json::from_str(&json.people).unwrap_or_else(|_| panic!("{arguments:?}: {json:?}"));
+        let problem: Value = serde_json::from_str(&json.stderr).unwrap_or_else(|_| panic!("{arguments:?}: {json:?}"));
         assert_eq!(problem["code"], *code);
         assert!(problem["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{problem}");
     }
@@ -166,7 +167,7 @@ fn every_error_ends_with_a_help_line() {
 
 #[test]
 fn usage_errors_end_with_a_help_line() {
-    let place = Place::new();
+    let place = viv_fixture();
     let cases: &[&[&str]] = &[
         &["no-such-command"],
         &["run"],
@@ -180,37 +181,37 @@ fn usage_errors_end_with_a_help_line() {
         let exit = if arguments[0] == "exec" { 125 } else { 2 };
         check_told(&place.run(arguments), exit, "invalid_request");
         let json = place.run(&[&["--json"], *arguments].concat());
-        let problem: Value = serde_json::from_str(&json.people).unwrap_or_else(|_| panic!("{arguments:?}: {json:?}"));
+        let problem: Value = serde_json::from_str(&json.stderr).unwrap_or_else(|_| panic!("{arguments:?}: {json:?}"));
         assert_eq!((json.code, problem["code"].as_str()), (exit, Some("invalid_request")));
     }
 }
 
 #[test]
 fn an_unknown_configuration_key_is_rejected() {
-    let place = Place::new();
+    let place = viv_fixture();
     place.run(&["sessions", "ls"]);
     for text in ["sandbox = false\n", "[model]\nscrpit = \"x\"\n", "not toml", "[model]\nscript = 7\n"] {
-        std::fs::write(place.data().join("viv.toml"), text).unwrap();
+        std::fs::write(place.data_dir().join("viv.toml"), text).unwrap();
         for arguments in [&["demo"][..], &["run", "mock", "hi"], &["serve"], &["sessions", "ls"]] {
             let ran = place.run(arguments);
             check_told(&ran, 2, "config_invalid");
-            assert!(ran.people.contains("viv.toml"), "{}", ran.people);
+            assert!(ran.stderr.contains("viv.toml"), "{}", ran.stderr);
         }
         let exec = place.run(&["exec", "--", "true"]);
         assert_eq!(exec.code, 125, "{exec:?}");
     }
-    assert_eq!(std::fs::read_dir(place.data().join("trajectory")).unwrap().count(), 0, "a session was made");
+    assert_eq!(std::fs::read_dir(place.data_dir().join("trajectory")).unwrap().count(), 0, "a session was made");
 }
 
 #[test]
 fn a_data_directory_has_one_server() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     let second = place.run(&["serve", "--listen", "127.0.0.1:0"]);
     check_told(&second, 6, "data_dir_in_use");
-    assert!(second.people.contains(&format!("(process {})", server.pid())), "{}", second.people);
+    assert!(second.stderr.contains(&format!("(process {})", server.pid())), "{}", second.stderr);
     assert_eq!(server.client().get("/v1/health").status, 200, "the first one still answers");
     server.stop();
-    let token = place.data().join("api.token");
+    let token = place.data_dir().join("api.token");
     assert!(!token.exists(), "a server without authentication needs no token");
 }

@@ -2,23 +2,24 @@
 
 use serde_json::{Value, json};
 
+use crate::fixture::viv_fixture;
 use crate::journal;
-use crate::place::{Place, Ran, finish};
 use crate::server::Server;
+use testkit::{ProgramOutput, VivFixture, run_to_end};
 
 /// Records a session in `place` and returns its id.
-fn record(place: &Place, prompt: &str, script: Option<&Value>) -> String {
+fn record(place: &VivFixture, prompt: &str, script: Option<&Value>) -> String {
     if let Some(script) = script {
-        std::fs::create_dir_all(place.data()).unwrap();
-        std::fs::set_permissions(place.data(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-        std::fs::write(place.data().join("model.yaml"), script.to_string()).unwrap();
-        std::fs::write(place.data().join("viv.toml"), "[model]\nscript = \"model.yaml\"\n").unwrap();
+        std::fs::create_dir_all(place.data_dir()).unwrap();
+        std::fs::set_permissions(place.data_dir(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        std::fs::write(place.data_dir().join("model.yaml"), script.to_string()).unwrap();
+        std::fs::write(place.data_dir().join("viv.toml"), "[model]\nscript = \"model.yaml\"\n").unwrap();
     }
     let workspace = place.workspace();
     let ran =
         place.run(&["--json", "run", "mock", prompt, "--perms=allow", "--workspace", workspace.to_str().unwrap()]);
-    assert_eq!(ran.code, 0, "{}", ran.people);
-    let first: Value = serde_json::from_str(ran.out.lines().next().unwrap()).unwrap();
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let first: Value = serde_json::from_str(ran.stdout.lines().next().unwrap()).unwrap();
     first["session_id"].as_str().unwrap().to_owned()
 }
 
@@ -35,27 +36,27 @@ fn script() -> Value {
 }
 
 #[track_caller]
-fn check_code(ran: &Ran, code: i32) {
-    assert_eq!(ran.code, code, "{}\n{}", ran.out, ran.people);
+fn check_code(ran: &ProgramOutput, code: i32) {
+    assert_eq!(ran.code, code, "{}\n{}", ran.stdout, ran.stderr);
 }
 
 #[test]
 fn a_replay_is_identical_without_model_network_or_cost() {
-    let place = Place::new();
+    let place = viv_fixture();
     let session = record(&place, "Do it.", Some(&script()));
     // No other upstream is configured that could answer.
     let unreachable =
         "[model]\nupstream = \"gone\"\n[upstreams.gone]\nkind = \"anthropic\"\nbase_url = \"http://127.0.0.1:9\"\n";
-    std::fs::write(place.data().join("viv.toml"), unreachable).unwrap();
+    std::fs::write(place.data_dir().join("viv.toml"), unreachable).unwrap();
     let before = place.workspace_files();
 
     let ran = place.run(&["replay", &session, "--diff"]);
     check_code(&ran, 0);
-    assert_eq!(ran.out, "", "no differences");
+    assert_eq!(ran.stdout, "", "no differences");
     assert_eq!(place.workspace_files(), before);
 
     let replayed = newest(&place, &session);
-    let events = journal::read(&place.data(), &replayed);
+    let events = journal::read(&place.data_dir(), &replayed);
     let calls: Vec<Value> = events
         .iter()
         .map(|event| serde_json::to_value(&event.draft.body).unwrap())
@@ -65,14 +66,14 @@ fn a_replay_is_identical_without_model_network_or_cost() {
     assert_eq!(calls.len(), 3);
     assert!(calls.iter().all(|call| call["upstream"] == "replay" && call["cost_picos"] == 0), "{calls:?}");
     let usage = place.run(&["--json", "usage"]);
-    let usage: Value = serde_json::from_str(&usage.out).unwrap();
+    let usage: Value = serde_json::from_str(&usage.stdout).unwrap();
     let row = usage["rows"].as_array().unwrap().iter().find(|row| row["name"] == replayed.as_str()).unwrap();
     assert_eq!((&row["calls"], &row["spent_picos"], &row["held_picos"]), (&json!(3), &json!(0), &json!(0)));
 }
 
 /// Returns the session that was created after `session`.
-fn newest(place: &Place, session: &str) -> String {
-    let listed: Value = serde_json::from_str(&place.run(&["--json", "sessions", "ls", "--limit=1"]).out).unwrap();
+fn newest(place: &VivFixture, session: &str) -> String {
+    let listed: Value = serde_json::from_str(&place.run(&["--json", "sessions", "ls", "--limit=1"]).stdout).unwrap();
     let newest = listed[0]["sessionId"].as_str().unwrap().to_owned();
     assert_ne!(newest, session);
     newest
@@ -80,15 +81,15 @@ fn newest(place: &Place, session: &str) -> String {
 
 #[test]
 fn a_changed_workspace_is_rejected_and_another_can_be_given() {
-    let place = Place::new();
+    let place = viv_fixture();
     let session = record(&place, "Do it.", Some(&script()));
     std::fs::write(place.workspace().join("kept.txt"), "not as it was\n").unwrap();
     let refused = place.run(&["replay", &session]);
     check_code(&refused, 2);
-    assert!(refused.people.contains("error[replay_impossible]"), "{}", refused.people);
-    assert!(refused.people.contains("kept.txt has changed"), "{}", refused.people);
+    assert!(refused.stderr.contains("error[replay_impossible]"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("kept.txt has changed"), "{}", refused.stderr);
 
-    let copy = place.data().join("../copy");
+    let copy = place.data_dir().join("../copy");
     std::fs::create_dir(&copy).unwrap();
     std::fs::write(copy.join("kept.txt"), "as it was\n").unwrap();
     check_code(&place.run(&["replay", &session, "--diff", "--workspace", copy.to_str().unwrap()]), 0);
@@ -96,7 +97,7 @@ fn a_changed_workspace_is_rejected_and_another_can_be_given() {
 
 #[test]
 fn an_unrecorded_request_is_shown_with_the_nearest_recorded_one() {
-    let place = Place::new();
+    let place = viv_fixture();
     // The agent sends the file's content, which has changed.
     let script = json!({"version": 1, "rules": [
         {"when": {"step": 1}, "answer": [{"tool": {"name": "run_command", "input": {"command": ["cat", "word"]}}}]},
@@ -105,7 +106,7 @@ fn an_unrecorded_request_is_shown_with_the_nearest_recorded_one() {
     std::fs::write(place.workspace().join("word"), "first\n").unwrap();
     let session = record(&place, "Read it.", Some(&script));
     std::fs::write(place.workspace().join("word"), "second\n").unwrap();
-    std::fs::remove_dir_all(place.data().join("origins")).unwrap();
+    std::fs::remove_dir_all(place.data_dir().join("origins")).unwrap();
     let ran = place.run(&["replay", &session]);
     check_code(&ran, 9);
     for words in [
@@ -115,39 +116,39 @@ fn an_unrecorded_request_is_shown_with_the_nearest_recorded_one() {
         "first",
         "second",
     ] {
-        assert!(ran.people.contains(words), "`{words}` is not in\n{}", ran.people);
+        assert!(ran.stderr.contains(words), "`{words}` is not in\n{}", ran.stderr);
     }
     // The agent receives the error once in its API's format and does not retry.
-    let events = journal::read(&place.data(), &newest(&place, &session));
+    let events = journal::read(&place.data_dir(), &newest(&place, &session));
     let misses = events.iter().filter(|event| event.draft.body.kind() == "upstream_error").count();
     assert_eq!(misses, 1);
 }
 
 #[test]
 fn a_replay_that_differs_exits_with_nine() {
-    let place = Place::new();
+    let place = viv_fixture();
     let session = record(&place, "Do it.", Some(&script()));
     // The same calls have another effect: a file that was added is now modified.
     std::fs::write(place.workspace().join("new.txt"), "old\n").unwrap();
-    std::fs::remove_dir_all(place.data().join("origins")).unwrap();
+    std::fs::remove_dir_all(place.data_dir().join("origins")).unwrap();
     let ran = place.run(&["replay", &session, "--diff"]);
     check_code(&ran, 9);
-    assert!(ran.people.contains("error[replay_differs]"), "{}", ran.people);
-    assert!(ran.out.contains("- workspace.changed") && ran.out.contains("+ workspace.changed"), "{}", ran.out);
+    assert!(ran.stderr.contains("error[replay_differs]"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("- workspace.changed") && ran.stdout.contains("+ workspace.changed"), "{}", ran.stdout);
 }
 
 #[test]
 fn a_replay_under_another_policy_is_rejected() {
-    let place = Place::new();
+    let place = viv_fixture();
     let session = record(&place, "hello", None);
     let refused = place.run(&["replay", &session, "--policy=strict"]);
     check_code(&refused, 2);
-    assert!(refused.people.contains("another policy"), "{}", refused.people);
+    assert!(refused.stderr.contains("another policy"), "{}", refused.stderr);
 }
 
 #[test]
 fn a_session_without_a_workspace_replays_in_any_directory() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     let client = server.client();
     assert_eq!(client.post("/v1/sessions/s1", r#"{"agent":"mock"}"#).status, 200);
@@ -155,7 +156,7 @@ fn a_session_without_a_workspace_replays_in_any_directory() {
     assert_eq!(client.post("/v1/sessions/s1/terminate", "").status, 204);
     server.stop();
     // This directory has a project policy and contains the data directory.
-    let mut replay = place.viv(&["replay", "s1", "--diff"]);
-    replay.current_dir(place.data().parent().unwrap());
-    check_code(&finish(replay), 0);
+    let mut replay = place.command(&["replay", "s1", "--diff"]);
+    replay.current_dir(place.data_dir().parent().unwrap());
+    check_code(&run_to_end(replay), 0);
 }

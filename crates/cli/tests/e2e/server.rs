@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use crate::http::Client;
-use crate::place::{Place, wait};
 use crate::processes;
+use testkit::{VivFixture, wait_for_exit};
 
 /// A running server; it is killed with its children when dropped.
 pub(crate) struct Server {
@@ -19,22 +19,22 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server and waits until it listens.
     #[track_caller]
-    pub(crate) fn start(place: &Place) -> Self {
+    pub(crate) fn start(place: &VivFixture) -> Self {
         Self::listening(Self::launch(place))
     }
 
     /// Starts `viv` with arguments that make it listen, and waits until it does.
     #[track_caller]
-    pub(crate) fn start_as(place: &Place, arguments: &[&str]) -> Self {
-        let mut command = place.viv(&[&["--json"], arguments, &["--listen", "127.0.0.1:0"]].concat());
+    pub(crate) fn start_as(place: &VivFixture, arguments: &[&str]) -> Self {
+        let mut command = place.command(&[&["--json"], arguments, &["--listen", "127.0.0.1:0"]].concat());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         Self::listening(Self { child, base: None })
     }
 
     /// Starts a server with a soft limit of `files` descriptors.
     #[track_caller]
-    pub(crate) fn start_with_few_files(place: &Place, arguments: &[&str], files: u32) -> Self {
-        let viv = place.viv(&[&["--json"], arguments, &["--listen", "127.0.0.1:0"]].concat());
+    pub(crate) fn start_with_few_files(place: &VivFixture, arguments: &[&str], files: u32) -> Self {
+        let viv = place.command(&[&["--json"], arguments, &["--listen", "127.0.0.1:0"]].concat());
         let mut command = Command::new("prlimit");
         command.arg(format!("--nofile={files}:")).arg(viv.get_program()).args(viv.get_args());
         command.envs(viv.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -59,15 +59,17 @@ impl Server {
 
     /// Starts a server that logs errors, and waits until it listens.
     #[track_caller]
-    pub(crate) fn start_logging(place: &Place) -> Self {
-        let mut command = place.viv(&["--json", "serve", "--listen", "127.0.0.1:0", "--no-auth", "--workspace-root=."]);
+    pub(crate) fn start_logging(place: &VivFixture) -> Self {
+        let mut command =
+            place.command(&["--json", "serve", "--listen", "127.0.0.1:0", "--no-auth", "--workspace-root=."]);
         let child = command.env("VIV_LOG", "error").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         Self::listening(Self { child, base: None })
     }
 
     /// Starts a server without waiting.
-    pub(crate) fn launch(place: &Place) -> Self {
-        let mut command = place.viv(&["--json", "serve", "--listen", "127.0.0.1:0", "--no-auth", "--workspace-root=."]);
+    pub(crate) fn launch(place: &VivFixture) -> Self {
+        let mut command =
+            place.command(&["--json", "serve", "--listen", "127.0.0.1:0", "--no-auth", "--workspace-root=."]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         Self { child, base: None }
     }
@@ -110,7 +112,7 @@ impl Server {
     #[track_caller]
     pub(crate) fn stop(mut self) {
         rustix::process::kill_process(pid_of(&self.child), rustix::process::Signal::TERM).unwrap();
-        assert_eq!(wait(&mut self.child).code(), Some(0), "the server did not end well");
+        assert_eq!(wait_for_exit(&mut self.child).code(), Some(0), "the server did not end well");
     }
 }
 

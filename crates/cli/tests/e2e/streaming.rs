@@ -5,21 +5,22 @@ use std::process::{Child, Stdio};
 
 use rustix::process::Signal;
 
-use crate::place::{Place, wait};
+use crate::fixture::viv_fixture;
 use crate::server::pid_of;
 use crate::stub::{Gate, Manner, Stub};
 use crate::terminal::Terminal;
+use testkit::{VivFixture, wait_for_exit};
 
 const ANSWER: &str = "The first words of it, and then the rest.";
 const FIRST: &str = "The first words of i";
 
 /// Returns an environment whose model sends half of [`ANSWER`] and waits at the gate.
-fn held_back() -> (Place, Stub, &'static Gate) {
+fn held_back() -> (VivFixture, Stub, &'static Gate) {
     let gate: &'static Gate = Box::leak(Box::default());
-    let (place, stub) = (Place::new(), Stub::start(Manner::HoldsBack(gate), ANSWER));
+    let (place, stub) = (viv_fixture(), Stub::start(Manner::HoldsBack(gate), ANSWER));
     let lines = format!("BASE_URL=http://{}/v1\nAPI_KEY=sk-ours\nMODEL_NAME=gpt-4o-mini\n", stub.address);
-    std::fs::create_dir_all(place.data()).unwrap();
-    std::fs::write(place.data().join("model.env"), lines).unwrap();
+    std::fs::create_dir_all(place.data_dir()).unwrap();
+    std::fs::write(place.data_dir().join("model.env"), lines).unwrap();
     (place, stub, gate)
 }
 
@@ -42,8 +43,8 @@ fn check_runs(child: &mut Child) {
 #[test]
 fn text_reaches_a_pipe_before_the_turn_ends() {
     let (place, stub, gate) = held_back();
-    let file = place.data().join("model.env");
-    let mut command = place.viv(&["run", "mock", "hello", "--env-file", file.to_str().unwrap()]);
+    let file = place.data_dir().join("model.env");
+    let mut command = place.command(&["run", "mock", "hello", "--env-file", file.to_str().unwrap()]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     assert_eq!(read_until(&mut stdout, FIRST), FIRST);
@@ -52,7 +53,7 @@ fn text_reaches_a_pipe_before_the_turn_ends() {
     let (mut rest, mut people) = (String::new(), String::new());
     stdout.read_to_string(&mut rest).unwrap();
     child.stderr.take().unwrap().read_to_string(&mut people).unwrap();
-    assert_eq!(wait(&mut child).code(), Some(0), "{people}");
+    assert_eq!(wait_for_exit(&mut child).code(), Some(0), "{people}");
     assert_eq!(format!("{FIRST}{rest}"), format!("{ANSWER}\n"));
     assert!(!people.contains("words of it"), "{people}");
     assert!(people.contains("1 model call · "), "{people}");
@@ -62,8 +63,8 @@ fn text_reaches_a_pipe_before_the_turn_ends() {
 #[test]
 fn text_reaches_a_terminal_before_the_turn_ends() {
     let (place, stub, gate) = held_back();
-    let file = place.data().join("model.env");
-    let mut terminal = Terminal::start(place.viv(&["run", "mock", "hello", "--env-file", file.to_str().unwrap()]));
+    let file = place.data_dir().join("model.env");
+    let mut terminal = Terminal::start(place.command(&["run", "mock", "hello", "--env-file", file.to_str().unwrap()]));
     terminal.until(FIRST);
     assert!(!terminal.shown.contains("model calls"), "{}", terminal.shown);
     gate.open();
@@ -94,13 +95,13 @@ rules:
 ";
 
 /// Starts `viv run` with a scripted model.
-fn scripted(script: &str) -> (Place, Child) {
-    let place = Place::new();
-    std::fs::create_dir_all(place.data()).unwrap();
-    let file = place.data().join("model.yaml");
+fn scripted(script: &str) -> (VivFixture, Child) {
+    let place = viv_fixture();
+    std::fs::create_dir_all(place.data_dir()).unwrap();
+    let file = place.data_dir().join("model.yaml");
     std::fs::write(&file, script).unwrap();
-    std::fs::write(place.data().join("viv.toml"), format!("[model]\nscript = '{}'\n", file.display())).unwrap();
-    let mut command = place.viv(&["run", "mock", "go", "--perms=allow"]);
+    std::fs::write(place.data_dir().join("viv.toml"), format!("[model]\nscript = '{}'\n", file.display())).unwrap();
+    let mut command = place.command(&["run", "mock", "go", "--perms=allow"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     (place, child)
 }
@@ -119,7 +120,7 @@ fn told_until(lines: &mut impl Iterator<Item = std::io::Result<String>>, text: &
 fn check_stopped(mut child: Child) {
     check_runs(&mut child);
     rustix::process::kill_process(pid_of(&child), Signal::INT).unwrap();
-    assert_eq!(wait(&mut child).code(), Some(130));
+    assert_eq!(wait_for_exit(&mut child).code(), Some(130));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::fixture::viv_fixture;
 use crate::http::Client;
-use crate::place::Place;
 use crate::server::Server;
 
 /// Waits for the end of a task and returns it.
@@ -25,7 +25,7 @@ fn hand_in(client: &Client, task: &Value) -> String {
 
 #[test]
 fn a_task_runs_and_its_report_is_stored() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     let client = server.client();
     let commands = json!({
@@ -49,7 +49,7 @@ fn a_task_runs_and_its_report_is_stored() {
     assert_eq!(done[2]["report"]["failure"]["class"], "runtime_error");
 
     // The next server has it too.
-    server.kill(&place.data());
+    server.kill(&place.data_dir());
     let server = Server::start(&place);
     let client = server.client();
     assert_eq!(client.get(&format!("/v1/tasks/{}", done[0]["taskId"].as_str().unwrap())).json(), done[0]);
@@ -62,12 +62,12 @@ fn a_task_runs_and_its_report_is_stored() {
 
 #[test]
 fn a_task_of_a_killed_server_is_interrupted() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     let task = json!({"version": 1, "name": "long", "commands": [{"run": ["sleep", "1000"]}]});
     let id = hand_in(&server.client(), &task);
     testkit::wait_until("the session of the task", || server.client().get(&format!("/v1/sessions/{id}")).status == 200);
-    server.kill(&place.data());
+    server.kill(&place.data_dir());
     let server = Server::start(&place);
     assert_eq!(server.client().get(&format!("/v1/tasks/{id}")).json()["status"], "interrupted");
     server.stop();
@@ -75,7 +75,7 @@ fn a_task_of_a_killed_server_is_interrupted() {
 
 #[test]
 fn keys_reserved_for_the_host_are_rejected() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     let client = server.client();
     let small = json!({"version": 1, "name": "t", "commands": [{"run": ["true"]}]});
@@ -93,7 +93,7 @@ fn keys_reserved_for_the_host_are_rejected() {
     let mut odd = small.clone();
     odd["comands"] = json!([]);
     assert_eq!(client.post("/v1/tasks", &odd.to_string()).status, 422);
-    for workspace in [place.data(), place.data().join("trajectory"), "/".into(), "/etc".into()] {
+    for workspace in [place.data_dir(), place.data_dir().join("trajectory"), "/".into(), "/etc".into()] {
         let mut task = small.clone();
         task["workspace"] = json!(workspace);
         let refused = client.post("/v1/tasks", &task.to_string());

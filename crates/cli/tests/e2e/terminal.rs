@@ -7,8 +7,8 @@ use std::process::{Child, Command, ExitStatus};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::place::wait;
 use crate::server::pid_of;
+use testkit::wait_for_exit;
 
 /// A program on a pseudo-terminal.
 pub(crate) struct Terminal {
@@ -76,13 +76,13 @@ impl Terminal {
     pub(crate) fn finish_and_look(mut self) -> (ExitStatus, bool, String) {
         self.drain();
         let cooked = self.is_cooked();
-        (wait(&mut self.child), cooked, self.shown)
+        (wait_for_exit(&mut self.child), cooked, self.shown)
     }
 
     /// Reads to the end and waits for the program.
     pub(crate) fn finish(mut self) -> (ExitStatus, String) {
         self.drain();
-        (wait(&mut self.child), self.shown)
+        (wait_for_exit(&mut self.child), self.shown)
     }
 
     fn drain(&mut self) {

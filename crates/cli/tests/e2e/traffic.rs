@@ -5,22 +5,23 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::place::{Place, Ran, wait};
+use crate::fixture::viv_fixture;
 use crate::server::Server;
+use testkit::{ProgramOutput, VivFixture, wait_for_exit};
 
 const POLICY: &str = "version: 1\nfs: {workspace: overlay, read: [/usr, /lib, /lib64, /bin]}\n\
     net:\n  enabled: true\n  allowlist: [\"kept.example.com:443\"]\n\
     degrade: {cpus: none, memory: rlimit, pids: rlimit}\nmodels: {allow: [\"*\"], budget_usd: 1.00, max_requests: 100}\ntools: {allow: [\"*\"]}\n";
 
 #[track_caller]
-fn good(ran: Ran) -> String {
+fn good(ran: ProgramOutput) -> String {
     assert_eq!(ran.code, 0, "{ran:?}");
-    ran.out
+    ran.stdout
 }
 
 /// Returns an environment with a session that was denied two hosts, one of them twice.
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> VivFixture {
+    let place = viv_fixture();
     let policy = place.workspace().parent().unwrap().join("p.yaml");
     std::fs::write(policy, POLICY).unwrap();
     let _server = Server::start_as(&place, &["serve", "--no-auth", "--policy", "p.yaml"]);
@@ -71,20 +72,20 @@ fn denied_connections_are_listed_and_suggested() {
 
 #[test]
 fn denied_connections_of_a_running_session_can_be_followed() {
-    let place = Place::new();
+    let place = viv_fixture();
     let _server = Server::start(&place);
     good(place.run(&["api", "POST", "/v1/sessions/s1", "--data", r#"{"agent":"mock"}"#]));
-    let mut watching = place.viv(&["policy", "log", "s1", "-f"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut watching = place.command(&["policy", "log", "s1", "-f"]).stdout(Stdio::piped()).spawn().unwrap();
     good(place.run(&["sessions", "send", "s1", "/fetch http://files.example.com/a"]));
     let mut line = String::new();
     BufReader::new(watching.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.contains("\tdenied\tfiles.example.com:80\tGET /a\t"), "{line}");
     good(place.run(&["sessions", "stop", "s1"]));
-    assert!(wait(&mut watching).success());
+    assert!(wait_for_exit(&mut watching).success());
 }
 
 /// Requests a page and returns the hint of the proxy's answer.
-fn told(place: &Place, url: &str) -> String {
+fn told(place: &VivFixture, url: &str) -> String {
     let message = serde_json::json!({"message": format!("/fetch {url}")}).to_string();
     let events = good(place.run(&["api", "POST", "/v1/sessions/s1/messages/stream", "--data", &message]));
     let start = events.find("what to do: ").unwrap_or_else(|| panic!("{events}"));
@@ -93,7 +94,7 @@ fn told(place: &Place, url: &str) -> String {
 
 #[test]
 fn a_person_narrows_and_grants_network_access_of_a_running_session() {
-    let place = Place::new();
+    let place = viv_fixture();
     std::fs::write(place.workspace().parent().unwrap().join("p.yaml"), POLICY).unwrap();
     let serve = ["serve", "--no-auth", "--policy", "p.yaml"];
     let server = Server::start_as(&place, &serve);
@@ -105,9 +106,9 @@ fn a_person_narrows_and_grants_network_access_of_a_running_session() {
     good(place.run(&["policy", "grant", "s1", "net.allowlist=GET files.example.com:80/granted"]));
     assert!(told(&place, url).starts_with("what to do: add the path"), "the grant does not hold");
     let refused = place.run(&["policy", "grant", "s1", "fs.read=/etc"]);
-    assert!(refused.code == 2 && refused.people.contains("only `net` can change"), "{refused:?}");
+    assert!(refused.code == 2 && refused.stderr.contains("only `net` can change"), "{refused:?}");
     let refused = place.run(&["policy", "narrow", "s1", "net.allowlist=more.example.com:443"]);
-    assert!(refused.code == 5 && refused.people.contains("policy_widening_denied"), "{refused:?}");
+    assert!(refused.code == 5 && refused.stderr.contains("policy_widening_denied"), "{refused:?}");
     assert_eq!(place.run(&["policy", "grant", "s1", "net.enabled=true", "--seconds=0"]).code, 2);
 
     // The changes survive a restart in their order.

@@ -1,15 +1,16 @@
 //! Tests of `viv exec --tty`: the command's terminal, and restoring our own.
 
-use crate::place::Place;
+use crate::fixture::viv_fixture;
 use crate::terminal::Terminal;
+use testkit::VivFixture;
 
-fn start(place: &Place, script: &str) -> Terminal {
-    Terminal::start(place.viv(&["exec", "--tty", "--", "sh", "-c", script]))
+fn start(place: &VivFixture, script: &str) -> Terminal {
+    Terminal::start(place.command(&["exec", "--tty", "--", "sh", "-c", script]))
 }
 
 #[test]
 fn the_command_has_its_own_terminal_and_receives_keys() {
-    let place = Place::new();
+    let place = viv_fixture();
     // Ctrl-C goes to the command, not to viv.
     let script =
         "trap 'echo interrupted' INT; tty; echo up; read cut; read line; echo got $line; stty -echo; read rest; exit 7";
@@ -28,7 +29,7 @@ fn the_command_has_its_own_terminal_and_receives_keys() {
 
 #[test]
 fn window_size_changes_reach_the_command() {
-    let place = Place::new();
+    let place = viv_fixture();
     let mut terminal = start(&place, "trap 'stty size; exit 3' WINCH; stty size; while :; do sleep 0.05; done");
     terminal.until("24 80\r\n");
     terminal.resize(50, 132);
@@ -39,9 +40,9 @@ fn window_size_changes_reach_the_command() {
 
 #[test]
 fn the_terminal_is_restored_after_every_kind_of_end() {
-    let place = Place::new();
+    let place = viv_fixture();
     let ended = |arguments: &[&str], signal: Option<rustix::process::Signal>, code: i32| {
-        let mut terminal = Terminal::start(place.viv(&[&["exec", "--tty"], arguments].concat()));
+        let mut terminal = Terminal::start(place.command(&[&["exec", "--tty"], arguments].concat()));
         if let Some(signal) = signal {
             terminal.until("up\r\n");
             assert!(!terminal.is_cooked());
@@ -62,7 +63,7 @@ fn the_terminal_is_restored_after_every_kind_of_end() {
 
 #[test]
 fn drawing_passes_and_other_escape_sequences_are_removed() {
-    let place = Place::new();
+    let place = viv_fixture();
     let script = r"printf '\033[2J\033[5;5Hdrawn\033]52;c;c2VjcmV0\007\033]0;title\033\\\033[21t'";
     let (status, shown) = start(&place, script).finish();
     assert_eq!((status.code(), shown.as_str()), (Some(0), "\x1b[2J\x1b[5;5Hdrawn"));
@@ -70,9 +71,9 @@ fn drawing_passes_and_other_escape_sequences_are_removed() {
 
 #[test]
 fn tty_without_a_terminal_is_rejected() {
-    let place = Place::new();
+    let place = viv_fixture();
     let ran = place.run(&["exec", "--tty", "--", "true"]);
-    assert_eq!(ran.code, 125, "{}", ran.people);
-    assert!(ran.people.contains("`--tty` needs a terminal") && ran.people.contains("help: "), "{}", ran.people);
+    assert_eq!(ran.code, 125, "{}", ran.stderr);
+    assert!(ran.stderr.contains("`--tty` needs a terminal") && ran.stderr.contains("help: "), "{}", ran.stderr);
     assert_eq!(place.run(&["--json", "exec", "--tty", "--", "true"]).code, 125);
 }

@@ -2,13 +2,14 @@
 
 use serde_json::json;
 
-use crate::place::{Place, Ran};
+use crate::fixture::viv_fixture;
 use crate::server::Server;
 use crate::stub::{Manner, Stub};
+use testkit::{ProgramOutput, VivFixture};
 
 /// Returns an environment with two configured upstreams, neither of which is the default.
-fn place() -> (Place, [Stub; 2]) {
-    let place = Place::new();
+fn place() -> (VivFixture, [Stub; 2]) {
+    let place = viv_fixture();
     let stubs = ["one", "two"].map(|_| Stub::start(Manner::Well, "From a model of its own."));
     let section = |name: &str, stub: &Stub| {
         format!(
@@ -17,20 +18,20 @@ fn place() -> (Place, [Stub; 2]) {
             stub.address
         )
     };
-    std::fs::create_dir_all(place.data()).unwrap();
+    std::fs::create_dir_all(place.data_dir()).unwrap();
     let text = section("one", &stubs[0]) + &section("two", &stubs[1]);
-    std::fs::write(place.data().join("viv.toml"), text).unwrap();
+    std::fs::write(place.data_dir().join("viv.toml"), text).unwrap();
     (place, stubs)
 }
 
 #[track_caller]
-fn good(ran: Ran) -> String {
+fn good(ran: ProgramOutput) -> String {
     assert_eq!(ran.code, 0, "{ran:?}");
-    ran.out
+    ran.stdout
 }
 
 #[track_caller]
-fn tell(place: &Place, session: &str) {
+fn tell(place: &VivFixture, session: &str) {
     let message = json!({"message": "hello"}).to_string();
     good(place.run(&["api", "POST", &format!("/v1/sessions/{session}/messages/stream"), "--data", &message]));
 }
@@ -59,7 +60,7 @@ fn two_sessions_of_a_server_use_different_upstreams() {
     assert!(refused.json().to_string().contains("unknown upstream `three`; known upstreams: one, two"), "{refused:?}");
 
     // The upstream is kept after a resume and in a fork.
-    server.kill(&place.data());
+    server.kill(&place.data_dir());
     let server = Server::start(&place);
     tell(&place, "s1");
     check_calls(&stubs, [2, 1]);
@@ -74,29 +75,29 @@ fn two_sessions_of_a_server_use_different_upstreams() {
 fn a_run_and_a_task_name_their_upstream_too() {
     let (place, stubs) = place();
     let ran = place.run(&["run", "--workspace", "workspace", "--upstream", "two", "mock", "hello"]);
-    assert_eq!(ran.code, 0, "{}", ran.people);
-    assert!(ran.people.contains("model: upstream two"), "{}", ran.people);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("model: upstream two"), "{}", ran.stderr);
     check_calls(&stubs, [0, 1]);
     let task = "{version: 1, name: t, agent: mock, upstream: one, prompts: [{text: hello, expect: {contains: model}}]}";
     std::fs::write(place.workspace().join("task.yaml"), task).unwrap();
     let ran = place.run(&["task", "workspace/task.yaml"]);
-    assert_eq!(ran.code, 0, "{}", ran.people);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
     check_calls(&stubs, [1, 1]);
     let ran = place.run(&["run", "--workspace", "workspace", "--upstream", "three", "mock", "hello"]);
-    assert!(ran.code == 2 && ran.people.contains("one, two"), "{}: {}", ran.code, ran.people);
+    assert!(ran.code == 2 && ran.stderr.contains("one, two"), "{}: {}", ran.code, ran.stderr);
 }
 
 #[test]
 fn the_environment_can_describe_the_upstream() {
     let (place, stubs) = place();
     let run = ["run", "--workspace", "workspace", "mock", "hello"];
-    let mut command = place.viv(&run);
+    let mut command = place.command(&run);
     command.env("BASE_URL", format!("http://{}/v1", stubs[0].address)).env("API_KEY", "sk-one");
     let output = command.env("MODEL_NAME", "gpt-4o-mini").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     check_calls(&stubs, [1, 0]);
     // The command line takes precedence.
-    let mut command = place.viv(&[&run[..], &["--upstream", "two"]].concat());
+    let mut command = place.command(&[&run[..], &["--upstream", "two"]].concat());
     command.env("BASE_URL", format!("http://{}/v1", stubs[0].address)).env("API_KEY", "sk-one");
     let output = command.env("MODEL_NAME", "gpt-4o-mini").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -3,33 +3,34 @@
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
-use crate::place::{Place, Ran, finish};
+use crate::fixture::viv_fixture;
 use crate::server::Server;
+use testkit::{ProgramOutput, VivFixture, run_to_end};
 
 /// The user `nobody`.
 const NOBODY: u32 = 65_534;
 
 /// Runs `viv` as another user, in a directory that this user may enter.
-fn as_nobody(place: &Place, arguments: &[&str]) -> Ran {
+fn as_nobody(place: &VivFixture, arguments: &[&str]) -> ProgramOutput {
     // The build directory may be unreadable for other users.
-    let copy = place.data().parent().unwrap().join("viv");
+    let copy = place.data_dir().parent().unwrap().join("viv");
     if !copy.exists() {
-        std::fs::copy(crate::place::program(), &copy).unwrap();
+        std::fs::copy(crate::fixture::program(), &copy).unwrap();
         std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
         std::fs::set_permissions(copy.parent().unwrap(), PermissionsExt::from_mode(0o755)).unwrap();
     }
     let id = NOBODY.to_string();
     let mut command = Command::new("setpriv");
-    command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(copy).arg("--data-dir").arg(place.data());
+    command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(copy).arg("--data-dir").arg(place.data_dir());
     command.args(arguments).current_dir("/").stdin(std::process::Stdio::null()).env("HOME", "/nonexistent");
-    finish(command)
+    run_to_end(command)
 }
 
 #[test]
 fn data_directories_share_nothing() {
-    let (one, other) = (Place::new(), Place::new());
+    let (one, other) = (viv_fixture(), viv_fixture());
     assert_eq!(one.run(&["demo"]).code, 0);
-    assert_eq!(other.run(&["sessions", "ls"]).out, "");
+    assert_eq!(other.run(&["sessions", "ls"]).stdout, "");
     assert_eq!(other.run(&["sessions", "show", "@last"]).code, 3);
     // Two servers with sessions of the same id.
     let (first, second) = (Server::start(&one), Server::start(&other));
@@ -47,10 +48,10 @@ fn data_directories_share_nothing() {
 
 #[test]
 fn a_data_directory_is_private() {
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
     assert_eq!(server.client().try_create("mine").unwrap().status, 200);
-    let mut open = vec![place.data()];
+    let mut open = vec![place.data_dir()];
     while let Some(path) = open.pop() {
         let metadata = path.symlink_metadata().unwrap();
         // The workspace of the demo may be readable; everything else is private to the owner.
@@ -68,19 +69,19 @@ fn the_data_directory_of_another_user_is_rejected() {
         // Only root can create files of another user.
         return;
     }
-    let place = Place::new();
-    std::fs::create_dir(place.data()).unwrap();
-    std::fs::set_permissions(place.data(), PermissionsExt::from_mode(0o755)).unwrap();
+    let place = viv_fixture();
+    std::fs::create_dir(place.data_dir()).unwrap();
+    std::fs::set_permissions(place.data_dir(), PermissionsExt::from_mode(0o755)).unwrap();
     // Root uses another user's directory, and another user root's.
     for (owner, ran) in [
         (NOBODY, place_owned_by(&place, NOBODY, |place| place.run(&["sessions", "ls"]))),
         (0, place_owned_by(&place, 0, |place| as_nobody(place, &["sessions", "ls"]))),
     ] {
         assert_eq!(ran.code, 2, "{ran:?}");
-        assert!(ran.people.contains(&format!("belongs to user {owner}")), "{}", ran.people);
-        assert!(ran.people.contains("\nhelp: "), "{}", ran.people);
+        assert!(ran.stderr.contains(&format!("belongs to user {owner}")), "{}", ran.stderr);
+        assert!(ran.stderr.contains("\nhelp: "), "{}", ran.stderr);
     }
-    assert_eq!(std::fs::read_dir(place.data()).unwrap().count(), 0, "something was written");
+    assert_eq!(std::fs::read_dir(place.data_dir()).unwrap().count(), 0, "something was written");
 }
 
 #[test]
@@ -89,10 +90,10 @@ fn the_socket_rejects_other_users_regardless_of_its_mode() {
         // Only root can switch to another user.
         return;
     }
-    let place = Place::new();
+    let place = viv_fixture();
     let server = Server::start(&place);
-    let socket = place.data().join("viv.sock");
-    for open in [place.data().parent().unwrap(), &place.data()] {
+    let socket = place.data_dir().join("viv.sock");
+    for open in [place.data_dir().parent().unwrap(), &place.data_dir()] {
         std::fs::set_permissions(open, PermissionsExt::from_mode(0o755)).unwrap();
     }
     std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).unwrap();
@@ -106,11 +107,11 @@ fn the_socket_rejects_other_users_regardless_of_its_mode() {
     let call = |become_another: &[&str]| {
         let mut command = Command::new(become_another.first().unwrap_or(&"perl"));
         command.args(become_another.iter().skip(1)).args(["-MSocket", "-e", script]).arg(&socket);
-        finish(command)
+        run_to_end(command)
     };
-    assert_eq!(call(&[]).out, "connected\nanswered\n");
+    assert_eq!(call(&[]).stdout, "connected\nanswered\n");
     let other = call(&["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups", "perl"]);
-    assert_eq!(other.out, "connected\n", "{other:?}");
+    assert_eq!(other.stdout, "connected\n", "{other:?}");
     server.stop();
 }
 
@@ -120,14 +121,14 @@ fn the_demo_works_for_an_ordinary_user() {
         // All tests run as an ordinary user then.
         return;
     }
-    let place = Place::new();
+    let place = viv_fixture();
     let ran = place_owned_by(&place, NOBODY, |place| as_nobody(place, &["demo"]));
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.out.contains("hello from agent in /workspace") && ran.out.contains("✔ done"), "{}", ran.out);
+    assert!(ran.stdout.contains("hello from agent in /workspace") && ran.stdout.contains("✔ done"), "{}", ran.stdout);
 }
 
-fn place_owned_by(place: &Place, owner: u32, run: impl Fn(&Place) -> Ran) -> Ran {
-    let _ = std::fs::create_dir(place.data());
-    chown(place.data(), Some(owner), Some(owner)).unwrap();
+fn place_owned_by(place: &VivFixture, owner: u32, run: impl Fn(&VivFixture) -> ProgramOutput) -> ProgramOutput {
+    let _ = std::fs::create_dir(place.data_dir());
+    chown(place.data_dir(), Some(owner), Some(owner)).unwrap();
     run(place)
 }

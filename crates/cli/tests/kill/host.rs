@@ -1,28 +1,26 @@
 //! A data directory and a `viv gateway serve` on it that can be killed.
 
-use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
-use tempfile::TempDir;
+use testkit::VivFixture;
 
 /// A data directory with one key.
 pub(crate) struct Place {
-    directory: TempDir,
+    fixture: VivFixture,
     key: String,
 }
 
 impl Place {
     /// Returns a data directory with an upstream at `url` and the given ledger durability.
     pub(crate) fn new(url: &str, durability: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let fixture = VivFixture::new(env!("CARGO_BIN_EXE_viv"));
         let config = format!(
             "[model]\nupstream = \"stub\"\n[upstreams.stub]\nkind = \"litellm\"\nbase_url = \"{url}\"\n\
              [prices.m]\ninput = 3.0\noutput = 15.0\n[ledger]\ndurability = \"{durability}\"\n"
         );
-        std::fs::write(directory.path().join("viv.toml"), config).unwrap();
-        let mut place = Self { directory, key: String::new() };
+        fixture.configure(&config);
+        let mut place = Self { fixture, key: String::new() };
         let output = place.viv(&["keys", "create", "--account", "acme"]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let made: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -30,24 +28,19 @@ impl Place {
         place
     }
 
-    pub(crate) fn path(&self) -> &std::path::Path {
-        self.directory.path()
+    pub(crate) fn data_dir(&self) -> std::path::PathBuf {
+        self.fixture.data_dir()
     }
 
     fn viv(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::cargo_bin("viv").unwrap();
-        command.arg("--json").arg("--data-dir").arg(self.directory.path()).args(arguments);
-        command
+        self.fixture.command(&[&["--json"], arguments].concat())
     }
 
     /// Starts the gateway; the ledger is recovered when this returns.
     pub(crate) fn serve(&self) -> Host {
         let mut command = self.viv(&["gateway", "serve", "--listen", "127.0.0.1:0"]);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let said: Value = serde_json::from_str(&line).unwrap();
-        let address = said["listening"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let address = testkit::listening_address(&mut child).parse().unwrap();
         Host { address, key: self.key.clone(), child }
     }
 }

@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed, which is its purpose")]
 
 mod books;
-mod dice;
 mod host;
 mod load;
 #[path = "../../../gateway/tests/support/stub_vendor.rs"]
@@ -22,8 +21,8 @@ use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, sync::watch, task::JoinSet};
 
 use books::Tally;
-use dice::Dice;
 use host::Place;
+use testkit::SeededRandom;
 use vendor::{Connection, ReceivedRequest, StubVendor, http_event_stream, http_response};
 
 /// Number of kills, divided among the data directories.
@@ -42,10 +41,10 @@ type Served = Arc<Mutex<HashMap<CallId, Vec<u64>>>>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_charge_is_lost_or_doubled_by_kill_9() {
-    let dice = Dice::seeded();
+    let random = Arc::new(SeededRandom::from_environment());
     let (mut settled, mut unknown) = (0, 0);
     for durability in ["normal", "full", "lease"].into_iter().cycle().take(ROUNDS / ROUNDS_A_PLACE) {
-        let tally = kill_again_and_again(&dice, durability).await;
+        let tally = kill_again_and_again(&random, durability).await;
         println!("{durability}: {tally:?}");
         (settled, unknown) = (settled + tally.settled, unknown + tally.unknown);
     }
@@ -53,45 +52,45 @@ async fn no_charge_is_lost_or_doubled_by_kill_9() {
 }
 
 /// Runs the kills of one data directory.
-async fn kill_again_and_again(dice: &Dice, durability: &str) -> Tally {
+async fn kill_again_and_again(random: &Arc<SeededRandom>, durability: &str) -> Tally {
     let (served, moments) = (Served::default(), watch::Sender::new(0));
-    let vendor = vendor(served.clone(), moments.clone(), dice.clone()).await;
+    let vendor = vendor(served.clone(), moments.clone(), random.clone()).await;
     let place = Place::new(&vendor.url(), durability);
     let mut finished = Vec::new();
     for _ in 0..ROUNDS_A_PLACE {
         let host = tokio::task::block_in_place(|| place.serve());
-        let last = *moments.borrow() + 1 + dice.below(MOMENTS);
+        let last = *moments.borrow() + 1 + random.below(MOMENTS);
         let mut clients = JoinSet::new();
         for _ in 0..CLIENTS {
             clients.spawn(load::until_it_breaks(host.address, host.key.clone()));
         }
         moments.subscribe().wait_for(|moment| *moment >= last).await.unwrap();
-        testkit::pause_async(Duration::from_micros(dice.below(DELAY_MICROS))).await;
+        testkit::pause_async(Duration::from_micros(random.below(DELAY_MICROS))).await;
         tokio::task::block_in_place(|| host.kill());
         finished.extend(clients.join_all().await.into_iter().flatten());
     }
     // The last gateway recovers the calls of the killed ones and stops cleanly.
     tokio::task::block_in_place(|| place.serve().leave());
     let served = served.lock().unwrap();
-    books::check(place.path(), &served, &finished)
+    books::check(&place.data_dir(), &served, &finished)
 }
 
 /// A slow vendor that records its calls.
-async fn vendor(served: Served, moments: watch::Sender<u64>, dice: Dice) -> StubVendor {
+async fn vendor(served: Served, moments: watch::Sender<u64>, random: Arc<SeededRandom>) -> StubVendor {
     StubVendor::with_handler(move |request, mut pipe: Box<dyn Connection>| {
-        let (served, moments, dice) = (served.clone(), moments.clone(), dice.clone());
+        let (served, moments, random) = (served.clone(), moments.clone(), random.clone());
         async move {
             let moment = || moments.send_modify(|moment| *moment += 1);
-            let (call, tokens) = (call_of(&request), (1 + dice.below(1_000), 1 + dice.below(100)));
+            let (call, tokens) = (call_of(&request), (1 + random.below(1_000), 1 + random.below(100)));
             let cost = tokens.0 * RATES.0 + tokens.1 * RATES.1;
             served.lock().unwrap().entry(call.clone()).or_default().push(cost);
             moment();
             let stream = serde_json::from_slice::<Value>(&request.body).unwrap()["stream"] == true;
             let answer = answer(&call, tokens, stream);
-            let half = usize::try_from(dice.below(answer.len() as u64)).unwrap();
+            let half = usize::try_from(random.below(answer.len() as u64)).unwrap();
             pipe.write_all(&answer.as_bytes()[..half]).await.ok()?;
             moment();
-            testkit::pause_async(Duration::from_micros(dice.below(DELAY_MICROS))).await;
+            testkit::pause_async(Duration::from_micros(random.below(DELAY_MICROS))).await;
             pipe.write_all(&answer.as_bytes()[half..]).await.ok()?;
             moment();
             Some(pipe)

@@ -150,7 +150,10 @@ async fn response_that_is_not_json_is_forwarded_and_recorded_as_an_error() {
     let gateway = TestGateway::with_script("  - answer: [raw: '<html>busy</html>']\n");
     let answer = gateway.post("/v1/messages", prompt("x", false)).await;
     assert_eq!(answer.text(), "<html>busy</html>");
-    assert_eq!(gateway.wait_for_event("upstream_error").await["message"], "the upstream's response does not have the format of its API");
+    assert_eq!(
+        gateway.wait_for_event("upstream_error").await["message"],
+        "the upstream's response does not have the format of its API"
+    );
 }
 
 #[tokio::test]

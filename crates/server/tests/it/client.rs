@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
 use serde_json::Value;
+use testkit::{SseFrame, sse_frames};
 use tower::ServiceExt;
 
 /// Calls a router like a client on this machine.
@@ -30,8 +31,8 @@ impl ApiResponse {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    pub(crate) fn frames(&self) -> Vec<Frame> {
-        frames(&self.text())
+    pub(crate) fn frames(&self) -> Vec<SseFrame> {
+        sse_frames(&self.text())
     }
 }
 
@@ -66,15 +67,15 @@ impl Client {
     }
 
     /// Returns the first `count` frames of a stream, and drops the stream.
-    pub(crate) async fn first_frames(&self, path: &str, count: usize) -> Vec<Frame> {
+    pub(crate) async fn first_frames(&self, path: &str, count: usize) -> Vec<SseFrame> {
         let response = self.app.clone().oneshot(request(Method::GET, path, "")).await.unwrap();
         assert_eq!(response.status(), 200);
         let (mut body, mut text) = (response.into_body(), String::new());
-        while frames(&text).len() < count {
+        while sse_frames(&text).len() < count {
             let Some(piece) = body.frame().await else { break };
             text.push_str(std::str::from_utf8(piece.unwrap().data_ref().unwrap()).unwrap());
         }
-        frames(&text).into_iter().take(count).collect()
+        sse_frames(&text).into_iter().take(count).collect()
     }
 }
 
@@ -82,41 +83,4 @@ pub(crate) fn request(method: Method, path: &str, body: &str) -> Request<Body> {
     let builder = Request::builder().method(method).uri(path).header("host", "localhost:2468");
     let builder = if body.is_empty() { builder } else { builder.header("content-type", "application/json") };
     builder.body(Body::from(body.to_owned())).unwrap()
-}
-
-/// One server-sent event.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Frame {
-    pub(crate) id: Option<u64>,
-    /// The id as text.
-    pub(crate) token: String,
-    pub(crate) event: String,
-    pub(crate) data: String,
-}
-
-impl Frame {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.data).unwrap()
-    }
-}
-
-/// Returns the complete events in `text`, without comments and `retry`.
-pub(crate) fn frames(text: &str) -> Vec<Frame> {
-    let whole = text.rsplit_once("\n\n").map_or("", |(whole, _)| whole);
-    let read = |block: &str| {
-        let mut frame = Frame::default();
-        for line in block.lines() {
-            match line.split_once(": ") {
-                Some(("id", value)) => {
-                    frame.id = value.parse().ok();
-                    value.clone_into(&mut frame.token);
-                }
-                Some(("event", value)) => value.clone_into(&mut frame.event),
-                Some(("data", value)) => frame.data.push_str(value),
-                _ => {}
-            }
-        }
-        frame
-    };
-    whole.split("\n\n").map(read).filter(|frame| !frame.event.is_empty()).collect()
 }

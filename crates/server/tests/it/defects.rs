@@ -20,8 +20,8 @@ use http::Request;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::Frame;
 use crate::stage::Stage;
+use testkit::SseFrame;
 
 crate::trials!(
     unknown_output_is_kept_and_the_stream_continues,
@@ -34,7 +34,7 @@ crate::trials!(
     busy_session_does_not_delay_another,
 );
 
-async fn turn(stage: &Stage, id: &str, text: &str) -> Vec<Frame> {
+async fn turn(stage: &Stage, id: &str, text: &str) -> Vec<SseFrame> {
     let body = json!({"message": text}).to_string();
     stage.client.post(&format!("/v1/sessions/{id}/messages/stream"), &body).await.frames()
 }
@@ -45,7 +45,7 @@ async fn unknown_output_is_kept_and_the_stream_continues() {
     for (command, printed) in [("/unparsed", "item_delta"), ("/unknown", "")] {
         let frames = turn(&stage, "s1", command).await;
         assert_eq!(frames.last().unwrap().event, "turn.ended", "{command}: the stream ended before its turn");
-        let first = frames.first().unwrap().id.unwrap() - 1;
+        let first = frames.first().unwrap().sequence().unwrap() - 1;
         let page = stage.client.get(&format!("/v1/sessions/s1/events?offset={first}&include_raw=true")).await.json();
         let events = page["events"].as_array().unwrap();
         let odd = |event: &&Value| event["type"] == "agent.unparsed" || event["data"]["item"]["kind"] == "unknown";

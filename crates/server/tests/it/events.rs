@@ -5,8 +5,8 @@ use http::Request;
 use serde_json::{Value, json};
 use server::{EventFilter, ServerConfig};
 
-use crate::client::Frame;
 use crate::stage::{Stage, config};
+use testkit::SseFrame;
 
 crate::trials!(
     next_page_continues_after_the_last_one,
@@ -30,7 +30,7 @@ async fn finished(stage: &Stage) -> Vec<Value> {
     let body = json!({"message": "/end"}).to_string();
     stage.client.post("/v1/sessions/s1/messages", &body).await;
     let answer = stage.client.get("/v1/sessions/s1/events/sse").await;
-    answer.frames().iter().map(Frame::json).collect()
+    answer.frames().iter().map(SseFrame::json).collect()
 }
 
 async fn page(stage: &Stage, query: &str) -> (Vec<Value>, bool) {
@@ -62,7 +62,7 @@ async fn raw_output_is_returned_only_on_request() {
     assert!(has_raw(&page(&stage, "include_raw=true").await.0));
     assert!(has_raw(&page(&stage, "includeRaw=true").await.0));
     let streamed = stage.client.get("/v1/sessions/s1/events/sse?includeRaw=true").await.frames();
-    assert!(has_raw(&streamed.iter().map(Frame::json).collect::<Vec<_>>()));
+    assert!(has_raw(&streamed.iter().map(SseFrame::json).collect::<Vec<_>>()));
 }
 
 async fn stream_resumes_exactly_after_any_sequence_number() {
@@ -75,7 +75,7 @@ async fn stream_resumes_exactly_after_any_sequence_number() {
         let request = Request::get("/v1/sessions/s1/events/sse?offset=0").header("host", "localhost");
         let request = request.header("last-event-id", seen.to_string()).body(Body::empty()).unwrap();
         let by_header = stage.client.call(request).await.frames();
-        assert_eq!(by_offset.iter().map(Frame::json).collect::<Vec<_>>(), all[seen..], "from {seen}");
+        assert_eq!(by_offset.iter().map(SseFrame::json).collect::<Vec<_>>(), all[seen..], "from {seen}");
         assert_eq!(by_header, by_offset, "from {seen}");
     }
 }
@@ -85,8 +85,8 @@ async fn stream_frames_have_id_type_and_retry() {
     finished(&stage).await;
     let text = stage.client.get("/v1/sessions/s1/events/sse").await.text();
     assert!(text.starts_with("retry: 2000\n"), "{}", &text[..40]);
-    for (number, frame) in crate::client::frames(&text).iter().enumerate() {
-        assert_eq!(frame.id, Some(number as u64 + 1));
+    for (number, frame) in testkit::sse_frames(&text).iter().enumerate() {
+        assert_eq!(frame.sequence(), Some(number as u64 + 1));
         assert_eq!(frame.json()["type"], frame.event.as_str());
         assert_eq!(frame.json()["event_id"], format!("evt_{}", number + 1));
     }
@@ -108,7 +108,7 @@ async fn cursor_beyond_the_end_gets_a_gap() {
     let frames = stage.client.first_frames("/v1/sessions/s1/events/sse?offset=1000", 1).await;
     assert_eq!(frames[0].event, "stream.gap");
     assert_eq!(frames[0].json()["offset"], 1000);
-    assert_eq!(frames[0].id, frames[0].json()["last"].as_u64());
+    assert_eq!(frames[0].sequence(), frames[0].json()["last"].as_u64());
 }
 
 async fn page_size_in_bytes_is_limited() {
@@ -156,7 +156,7 @@ async fn contract_filter_returns_only_contract_events() {
     }
     assert_eq!(seen, wanted);
     let served = stage.client.get("/v1/sessions/s1/events/sse?events=contract").await;
-    assert_eq!(served.frames().iter().map(Frame::json).collect::<Vec<_>>(), wanted);
+    assert_eq!(served.frames().iter().map(SseFrame::json).collect::<Vec<_>>(), wanted);
     let bad = stage.client.get("/v1/sessions/s1/events?events=some").await;
     assert_eq!(bad.status, 400);
 

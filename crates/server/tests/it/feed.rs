@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use crate::child::{post, socket, start};
-use crate::client::{Frame, frames};
 use crate::stage::{Stage, config, open};
+use testkit::{SseFrame, sse_frames};
 
 crate::trials!(
     feed_has_every_event_once_and_in_order,
@@ -91,11 +91,11 @@ async fn feed_resumes_exactly_after_any_cursor() {
     crowd(&stage).await;
     let count = pages(&stage, "", 1000, "").await.0.len();
     let all = stage.client.first_frames("/v1/events/sse", count).await;
-    assert_eq!(all.iter().map(Frame::json).collect::<Vec<_>>(), pages(&stage, "", 1000, "").await.0);
+    assert_eq!(all.iter().map(SseFrame::json).collect::<Vec<_>>(), pages(&stage, "", 1000, "").await.0);
     for (seen, frame) in all.iter().enumerate().take(count - 1) {
-        let rest = stage.client.first_frames(&format!("/v1/events/sse?offset={}", frame.token), count - seen - 1).await;
+        let rest = stage.client.first_frames(&format!("/v1/events/sse?offset={}", frame.id), count - seen - 1).await;
         assert_eq!(rest, all[seen + 1..], "behind {seen}");
-        assert_eq!(pages(&stage, &frame.token, 5, "").await.0.len(), count - seen - 1);
+        assert_eq!(pages(&stage, &frame.id, 5, "").await.0.len(), count - seen - 1);
     }
 }
 
@@ -159,7 +159,7 @@ async fn cursors_survive_a_restart() {
     let stage = stage.restarted();
     stage.session("d").await;
     for at in [0, before.len() / 2, before.len() - 1] {
-        let rest = pages(&stage, &seen[at].token, 1000, "").await.0;
+        let rest = pages(&stage, &seen[at].id, 1000, "").await.0;
         assert_eq!(rest[..before.len() - at - 1], before[at + 1..]);
     }
     let (all, _) = pages(&stage, "", 1000, "").await;
@@ -168,7 +168,7 @@ async fn cursors_survive_a_restart() {
     let deleted = Request::delete("/v1/sessions/b").header("host", "localhost").body(Body::empty()).unwrap();
     assert_eq!(stage.client.call(deleted).await.status, 204);
     check(&pages(&stage, "", 1000, "").await.0, &["a", "c", "d"]);
-    assert!(!pages(&stage, &seen[before.len() - 1].token, 1000, "").await.0.is_empty());
+    assert!(!pages(&stage, &seen[before.len() - 1].id, 1000, "").await.0.is_empty());
 }
 
 async fn feed_includes_sessions_of_other_processes() {
@@ -197,11 +197,11 @@ async fn idle_feed_stream_sends_heartbeats() {
 async fn feed_resumes_exactly_after_kills() {
     const ROUNDS: usize = 12;
     let directory = tempfile::tempdir().unwrap();
-    let mut seen: Vec<Frame> = Vec::new();
+    let mut seen: Vec<SseFrame> = Vec::new();
     for round in 0..ROUNDS {
         let mut server = start(directory.path()).await;
         let path = socket(directory.path());
-        let last = seen.last().map(|frame| frame.token.clone()).unwrap_or_default();
+        let last = seen.last().map(|frame| frame.id.clone()).unwrap_or_default();
         let wanted = 20 + round * 7;
         let traffic = tokio::spawn(make_traffic(path.clone(), round));
         seen.extend(read_some(&path, &last, wanted).await);
@@ -209,7 +209,7 @@ async fn feed_resumes_exactly_after_kills() {
         traffic.abort();
     }
     let mut server = start(directory.path()).await;
-    let last = seen.last().unwrap().token.clone();
+    let last = seen.last().unwrap().id.clone();
     let rest = read_some(&socket(directory.path()), &last, 1).await;
     server.kill();
     assert!(!rest.is_empty(), "nothing was left behind by the last kill");
@@ -248,13 +248,13 @@ async fn make_traffic(socket: std::path::PathBuf, round: usize) {
 }
 
 /// Reads at least `wanted` frames after `last`.
-async fn read_some(socket: &Path, last: &str, wanted: usize) -> Vec<Frame> {
+async fn read_some(socket: &Path, last: &str, wanted: usize) -> Vec<SseFrame> {
     let mut stream = UnixStream::connect(socket).await.unwrap();
     let head = "GET /v1/events/sse HTTP/1.0\r\nhost: localhost";
     stream.write_all(format!("{head}\r\nlast-event-id: {last}\r\n\r\n").as_bytes()).await.unwrap();
     let mut text = Vec::new();
-    while frames(&String::from_utf8_lossy(&text)).len() < wanted {
+    while sse_frames(&String::from_utf8_lossy(&text)).len() < wanted {
         assert!(stream.read_buf(&mut text).await.unwrap() > 0, "the stream ended");
     }
-    frames(&String::from_utf8_lossy(&text))
+    sse_frames(&String::from_utf8_lossy(&text))
 }

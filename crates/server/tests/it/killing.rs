@@ -14,8 +14,8 @@ use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 
 use crate::child::{check_record, post, socket, start};
-use crate::client::{Frame, frames};
 use crate::stage::open;
+use testkit::{SseFrame, sse_frames};
 
 pub(crate) fn trials() -> Vec<libtest_mimic::Trial> {
     let test = acknowledged_data_survives_two_hundred_kills;
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The data that clients got, over all rounds.
 #[derive(Default)]
 struct Acknowledged {
-    events: BTreeMap<String, Vec<Frame>>,
+    events: BTreeMap<String, Vec<SseFrame>>,
     answers: Vec<(String, String)>,
 }
 
@@ -85,7 +85,7 @@ fn check_acknowledged(acknowledged: &Acknowledged, records: &HashMap<String, Vec
     assert!(acknowledged.events.values().map(Vec::len).sum::<usize>() > 1000, "there was no traffic");
     for (session, frames) in &acknowledged.events {
         for frame in frames {
-            let number = usize::try_from(frame.id.unwrap()).unwrap();
+            let number = usize::try_from(frame.sequence().unwrap()).unwrap();
             let kept = records[session].get(number - 1).unwrap_or_else(|| panic!("{session}: {number} is gone"));
             let mut kept = serde_json::to_value(kept).unwrap();
             kept.as_object_mut().unwrap().remove("raw");
@@ -131,7 +131,7 @@ impl Witness {
         // Not queued: after a restart a queued message would ask when no client reads.
         let message = r#"{"message":"/permission","whenBusy":"refuse"}"#;
         loop {
-            let frames = frames(&self.post(&stream, message).await?);
+            let frames = sse_frames(&self.post(&stream, message).await?);
             let asked = frames.iter().find(|frame| frame.event == "permission.requested");
             let asked = asked.map(|asked| asked.json()["data"].clone());
             let pending = match asked {
@@ -202,7 +202,7 @@ impl Witness {
         while stream.read_buf(&mut text).await.is_ok_and(|count| count > 0) {
             self.steps.add_permits(1);
         }
-        let seen = frames(&String::from_utf8_lossy(&text));
+        let seen = sse_frames(&String::from_utf8_lossy(&text));
         self.acknowledged.lock().unwrap().events.entry(session).or_default().extend(seen);
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::client::Frame;
 use crate::stage::Stage;
+use testkit::SseFrame;
 
 crate::trials!(
     message_stream_contains_its_turn,
@@ -15,14 +15,14 @@ crate::trials!(
     message_stream_ends_with_the_session,
 );
 
-async fn stream(stage: &Stage, text: &str) -> Vec<Frame> {
+async fn stream(stage: &Stage, text: &str) -> Vec<SseFrame> {
     let body = json!({"message": text}).to_string();
     let answer = stage.client.post("/v1/sessions/s1/messages/stream", &body).await;
     assert_eq!((answer.status, &answer.headers["content-type"]), (200, &"text/event-stream".parse().unwrap()));
     answer.frames()
 }
 
-fn kinds(frames: &[Frame]) -> Vec<&str> {
+fn kinds(frames: &[SseFrame]) -> Vec<&str> {
     frames.iter().map(|frame| frame.event.as_str()).collect()
 }
 
@@ -33,7 +33,7 @@ async fn message_stream_contains_its_turn() {
     assert_eq!((kinds(&frames)[0], *kinds(&frames).last().unwrap()), ("turn.started", "turn.ended"));
     let turn = frames[0].json()["turn_id"].clone();
     assert!(frames.iter().all(|frame| frame.json()["turn_id"] == turn));
-    let ids: Vec<u64> = frames.iter().map(|frame| frame.id.unwrap()).collect();
+    let ids: Vec<u64> = frames.iter().map(|frame| frame.sequence().unwrap()).collect();
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
 }
 
@@ -118,7 +118,9 @@ async fn message_stream_ends_with_the_session() {
     let frames = stream(&stage, "/exit 3").await;
     // The error ends the stream; the journal continues to the end.
     assert_eq!(*kinds(&frames).last().unwrap(), "error");
-    let rest =
-        stage.client.get(&format!("/v1/sessions/s1/events/sse?offset={}", frames.last().unwrap().id.unwrap())).await;
+    let rest = stage
+        .client
+        .get(&format!("/v1/sessions/s1/events/sse?offset={}", frames.last().unwrap().sequence().unwrap()))
+        .await;
     assert_eq!(kinds(&rest.frames()), ["turn.ended", "session.ended"]);
 }

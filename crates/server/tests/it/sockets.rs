@@ -149,14 +149,14 @@ async fn all_clients_get_the_same_events() {
         let mut stream = running.tcp().await;
         readers.push(tokio::spawn(async move {
             let answer = exchange(&mut stream, &get("/v1/sessions/s1/events/sse", "")).await;
-            crate::client::frames(answer.split_once("\r\n\r\n").unwrap().1)
+            testkit::sse_frames(answer.split_once("\r\n\r\n").unwrap().1)
         }));
     }
     running.post("/v1/sessions/s1/messages", r#"{"message":"/flood 500"}"#).await;
     running.post("/v1/sessions/s1/messages", r#"{"message":"/end"}"#).await;
     let mut seen = Vec::new();
     for reader in readers {
-        let ids: Vec<_> = reader.await.unwrap().into_iter().map(|frame| frame.id.unwrap()).collect();
+        let ids: Vec<_> = reader.await.unwrap().into_iter().map(|frame| frame.sequence().unwrap()).collect();
         assert!(ids.len() > 500);
         seen.push(ids);
     }

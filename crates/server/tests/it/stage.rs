@@ -1,18 +1,11 @@
 //! A test server with sessions of the mock agent in a temporary data directory.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use agents::MockAgent;
-use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable, ScriptedUpstream};
-use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
-use sandbox::UnconfinedBackend;
 use server::{AuthMode, ServerConfig, app};
-use session::{
-    AgentRegistry, HostVariables, SessionHostConfig, SessionOptions, SessionTimeouts, Sessions, UpstreamRegistry,
-};
-use store::{DataDir, Durability, SqliteLedger, SystemClock};
+use session::{SessionOptions, Sessions};
 use tempfile::TempDir;
+use testkit::SessionHostFixture;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
@@ -76,34 +69,5 @@ pub(crate) fn config() -> ServerConfig {
 
 /// Opens the sessions of a directory.
 pub(crate) fn open(directory: &Path) -> Sessions {
-    let data = DataDir::open(directory.join("data")).unwrap();
-    let config = SessionHostConfig {
-        gateway: gateway(&data),
-        policy: policy(),
-        egress: egress::Egress::default(),
-        data_dir: data,
-        clock: Arc::new(SystemClock),
-        agents: AgentRegistry::default().with(&MockAgent, std::env::current_exe().unwrap()),
-        backend: Arc::new(UnconfinedBackend::new(directory.join("scratch"))),
-        upstream: Arc::new(ScriptedUpstream::demo().unwrap()),
-        gateway_limits: GatewayLimits::default(),
-        timeouts: SessionTimeouts::default(),
-        project_policy: None,
-        upstreams: UpstreamRegistry::default(),
-        variables: HostVariables::default(),
-    };
-    Sessions::open(config).unwrap()
-}
-
-/// Opens a gateway with its ledger in `directory`.
-fn gateway(directory: &DataDir) -> Gateway {
-    let opened = SqliteLedger::claim(directory, Durability::Normal, Arc::new(SystemClock)).unwrap();
-    Gateway::new(GatewayConfig { prices: PriceTable::default(), ledger: Arc::new(opened.ledger), budgets: Vec::new() })
-}
-
-/// The default preset with the workspace mode that works without a sandbox.
-fn policy() -> Arc<EffectivePolicy> {
-    let text = Preset::Balanced.source().text().replace("overlay", "bind");
-    let base = BaseLayer::read(&PolicySource::new("test", text)).unwrap();
-    Arc::new(policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[]))
+    SessionHostFixture::new(directory).open()
 }

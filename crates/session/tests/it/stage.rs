@@ -3,17 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agents::MockAgent;
-use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable, ScriptedUpstream};
-use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
 use protocol::{CreateSession, Event, EventBody, SessionId, SessionInfo, TurnOutcome};
-use sandbox::UnconfinedBackend;
-use session::{
-    AcceptedMessage, AgentRegistry, HostVariables, SessionError, SessionHostConfig, SessionOptions, SessionTimeouts,
-    Sessions, UpstreamRegistry, UserMessage,
-};
-use store::{DataDir, Durability, JournalTail, SqliteLedger, SystemClock};
+use session::{AcceptedMessage, SessionError, SessionOptions, SessionTimeouts, Sessions, UserMessage};
+use store::JournalTail;
 use tempfile::TempDir;
+use testkit::SessionHostFixture;
 
 /// Sessions with their own data directory.
 pub(crate) struct Stage {
@@ -32,23 +26,8 @@ impl Stage {
 
     /// Opens sessions on an existing data directory.
     pub(crate) fn on(directory: Arc<TempDir>, timing: SessionTimeouts) -> Self {
-        let data = DataDir::open(directory.path().join("data")).unwrap();
-        let sessions = Sessions::open(SessionHostConfig {
-            gateway: gateway(&data),
-            data_dir: data,
-            clock: Arc::new(SystemClock),
-            agents: AgentRegistry::default().with(&MockAgent, std::env::current_exe().unwrap()),
-            backend: Arc::new(UnconfinedBackend::new(directory.path().join("scratch"))),
-            upstream: Arc::new(ScriptedUpstream::demo().unwrap()),
-            gateway_limits: GatewayLimits::default(),
-            policy: policy(),
-            egress: egress::Egress::default(),
-            timeouts: timing,
-            project_policy: None,
-            upstreams: UpstreamRegistry::default(),
-            variables: HostVariables::default(),
-        });
-        Self { directory, sessions: sessions.unwrap() }
+        let sessions = SessionHostFixture::new(directory.path()).timeouts(timing).open();
+        Self { directory, sessions }
     }
 
     /// Returns a workspace directory, created if missing.
@@ -107,12 +86,6 @@ impl Stage {
     }
 }
 
-/// Returns a gateway with its ledger in `directory`.
-fn gateway(directory: &DataDir) -> Gateway {
-    let opened = SqliteLedger::claim(directory, Durability::Normal, Arc::new(SystemClock)).unwrap();
-    Gateway::new(GatewayConfig { prices: PriceTable::default(), ledger: Arc::new(opened.ledger), budgets: Vec::new() })
-}
-
 pub(crate) fn id(name: &str) -> SessionId {
     SessionId::new(name).unwrap()
 }
@@ -139,18 +112,4 @@ pub(crate) fn outcome(events: &[Event]) -> Option<TurnOutcome> {
         EventBody::TurnEnded(turn) => turn.outcome,
         _ => None,
     })
-}
-
-/// Returns the default preset with the workspace mode that works without a sandbox.
-fn policy() -> Arc<EffectivePolicy> {
-    policy_with("overlay", "bind")
-}
-
-/// Returns that policy with `old` replaced by `new`.
-pub(crate) fn policy_with(old: &str, new: &str) -> Arc<EffectivePolicy> {
-    let text = Preset::Balanced.source().text().replace("overlay", "bind");
-    assert!(old == "overlay" || text.contains(old), "the preset has no `{old}`");
-    let text = text.replace(old, new);
-    let base = BaseLayer::read(&PolicySource::new("test", text)).unwrap();
-    Arc::new(policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[]))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol::{ContentPart, EventBody, SessionId, TurnId, TurnOutcome};
 use session::{SessionError, SessionOptions, SessionTimeouts, UserMessage, WhenBusy};
 
-use crate::stage::{Stage, id, kinds, outcome, policy_with, request, type_of};
+use crate::stage::{Stage, id, kinds, outcome, request, type_of};
 
 crate::trials!(
     turn_is_recorded_from_start_to_end,
@@ -116,8 +116,10 @@ async fn silent_turn_times_out() {
 
 async fn turn_times_out_by_its_policy() {
     let stage = Stage::new();
-    let options =
-        SessionOptions { policy: Some(policy_with("timeout: 30m", "timeout: 1s")), ..SessionOptions::default() };
+    let options = SessionOptions {
+        policy: Some(testkit::unconfined_policy(&[("timeout: 30m", "timeout: 1s")])),
+        ..SessionOptions::default()
+    };
     let session = stage.sessions.create(id("s1"), request(), options).await.unwrap().session_id;
     assert_eq!(outcome(&stage.turn(&session, "/hang").await), Some(TurnOutcome::TimedOut));
 }
