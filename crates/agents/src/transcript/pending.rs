@@ -28,7 +28,7 @@ pub(crate) struct PermissionDetails {
     pub(crate) description: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) blocked_path: Option<String>,
-    /// What the answer "always" covers.
+    /// The pattern that the answer "always" covers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pattern: Option<Value>,
 }
