@@ -57,6 +57,7 @@ impl Api {
             policy: Arc::new(policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[])),
             egress: session::system_egress(Vec::new()),
             timeouts: SessionTimeouts::default(),
+            budget: session::HostBudget::default(),
             project_policy: None,
             upstreams: session::UpstreamRegistry::default(),
             variables: HostVariables::default(),

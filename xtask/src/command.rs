@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::{bench, checks, fuzz, install, load, tidy};
+use crate::{bench, checks, fuzz, install, load, syscalls, tidy};
 
 /// A command of `cargo xtask`.
 pub(crate) struct Command {
@@ -34,6 +34,12 @@ pub(crate) const COMMANDS: &[Command] = &[
         usage: "load [--minutes=N] [--debug]",
         about: "64 clients against a real `viv serve`, for ten minutes",
         run: load::run,
+    },
+    Command {
+        name: "syscalls",
+        usage: "syscalls NAME -- COMMAND…",
+        about: "measure the system calls of a program for the allow-list of the sandbox",
+        run: syscalls::run,
     },
     Command { name: "install", usage: "install", about: "install what `test` needs on this machine", run: install },
 ];

@@ -15,6 +15,7 @@ mod markdown;
 mod session_api;
 mod source;
 mod step;
+mod syscalls;
 mod tidy;
 mod transcript;
 mod tree;

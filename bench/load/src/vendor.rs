@@ -185,13 +185,17 @@ const WORDS: [&str; 16] = [
     ".\n",
 ];
 
+/// The last word of a stream, which stands nowhere else. `cargo xtask bench agents` looks for it.
+const LAST_WORD: &str = " finis";
+
 /// Returns the events of a stream in order.
 fn events() -> Vec<Value> {
     let mut events = vec![
         json!({"type": "message_start", "message": message(&json!([]), &Value::Null)}),
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
     ];
-    events.extend(WORDS.iter().cycle().take(EVENTS - 5).map(|word| delta(word)));
+    events.extend(WORDS.iter().cycle().take(EVENTS - 6).map(|word| delta(word)));
+    events.push(delta(LAST_WORD));
     events.push(json!({"type": "content_block_stop", "index": 0}));
     let end = json!({"stop_reason": "end_turn", "stop_sequence": null});
     events.push(json!({"type": "message_delta", "delta": end, "usage": {"output_tokens": EVENTS}}));

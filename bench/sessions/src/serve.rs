@@ -59,6 +59,7 @@ fn open(directory: &Path) -> Result<Sessions, String> {
         policy: Arc::new(policy::effective(&ceiling, &base, &[])),
         egress: session::system_egress(Vec::new()),
         timeouts: SessionTimeouts::default(),
+        budget: session::HostBudget::default(),
         project_policy: None,
         upstreams: UpstreamRegistry::default(),
         variables: HostVariables::default(),

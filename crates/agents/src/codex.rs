@@ -8,6 +8,8 @@ mod notification;
 mod server_request;
 mod sub_agent;
 
+pub(crate) use item::change as file_change;
+
 use std::collections::{HashMap, VecDeque};
 
 use base::WORKSPACE;

@@ -27,8 +27,18 @@ pub(crate) fn change_from_call(tool: &str, input: &Value) -> Option<ContentPart>
     if !EDITORS.contains(&tool.to_ascii_lowercase().as_str()) {
         return None;
     }
-    let path = first_text(input, &["file_path", "filePath", "path"])?;
-    if let Some(content) = first_text(input, &["content", "file_text"]) {
+    change_of_input(input)
+}
+
+/// Returns the path of the file that the input of a call names.
+pub(crate) fn path_of_input(input: &Value) -> Option<&str> {
+    first_text(input, &["file_path", "filePath", "path", "filepath", "fileName", "notebook_path"])
+}
+
+/// Returns the change that the input of a call describes, whatever the tool.
+pub(crate) fn change_of_input(input: &Value) -> Option<ContentPart> {
+    let path = path_of_input(input)?;
+    if let Some(content) = first_text(input, &["content", "file_text", "new_source"]) {
         return Some(file_written(path, "", content));
     }
     let alone = std::slice::from_ref(input);
@@ -44,8 +54,8 @@ pub(crate) fn change_from_call(tool: &str, input: &Value) -> Option<ContentPart>
 }
 
 fn edit(edit: &Value) -> Option<(&str, &str)> {
-    let old = first_text(edit, &["old_string", "oldString", "oldText", "old_str"])?;
-    Some((old, first_text(edit, &["new_string", "newString", "newText", "new_str"])?))
+    let old = first_text(edit, &["old_string", "oldString", "oldText", "old_str", "old"])?;
+    Some((old, first_text(edit, &["new_string", "newString", "newText", "new_str", "new"])?))
 }
 
 fn first_text<'a>(input: &'a Value, names: &[&str]) -> Option<&'a str> {

@@ -19,6 +19,7 @@ mod pattern;
 mod questions;
 mod raw;
 mod registry;
+mod requested_change;
 mod skeleton;
 mod transcript;
 
@@ -50,4 +51,5 @@ pub use package::{NODE, NpmPackage, node_folder, versions_folder};
 pub use pi::PiAgent;
 pub use qwen::QwenAgent;
 pub use registry::{UNSUPPORTED, UnsupportedAgent, all, by_name};
+pub use requested_change::{RequestedChange, requested_changes};
 pub use skeleton::skeleton;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::host;
+use crate::{host, output};
 
 #[derive(Debug, Args)]
 pub(crate) struct ApiArguments {
@@ -38,7 +38,7 @@ pub(crate) async fn carry_out(arguments: ApiArguments, config: Config) -> Result
     }
     let body = arguments.data.as_deref().map(read_body).transpose()?;
     let client = ApiClient::required(&host::data_dir(&config)?).await?;
-    client.show(method, &arguments.path, body, &mut std::io::stdout()).await?;
+    client.show(method, &arguments.path, body, &mut output::data_writer()).await?;
     Ok(ExitCode::SUCCESS)
 }
 

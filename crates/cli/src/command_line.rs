@@ -10,6 +10,7 @@ use protocol::ProblemCode;
 use crate::args::Arguments;
 use crate::exec::VIV_FAILED;
 use crate::failure::Failure;
+use crate::shell_word::shell_word;
 
 /// Parses the command line. Help and version texts are printed here; the error is the exit code that goes with them.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Arguments, ExitCode> {
@@ -20,7 +21,12 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Arguments, ExitCode> {
             let _ = error.print();
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
         }
-        _ => failure(&error, &command(&words)).report(json),
+        _ => {
+            let command = command(&words);
+            let failure = failure(&error, &command);
+            let corrected = with_separator(&words).filter(|_| command == "viv exec");
+            corrected.into_iter().fold(failure, Failure::help).report(json)
+        }
     })
 }
 
@@ -32,6 +38,32 @@ fn failure(error: &clap::Error, command: &str) -> Failure {
     let failure = Failure::new(ProblemCode::InvalidRequest, what).detail(detail).help(format!("{command} --help"));
     // For `viv exec`, the exit codes below 125 belong to the command that it runs.
     if command == "viv exec" { failure.exit(VIV_FAILED) } else { failure }
+}
+
+/// Returns `viv exec -- ls` for `viv exec ls`: the command without the `--` before it. `None` if the words are not
+/// accepted with a `--` either.
+fn with_separator(words: &[OsString]) -> Option<String> {
+    let words: Vec<&str> = words.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
+    if words.contains(&"--") {
+        return None;
+    }
+    let exec = words.iter().position(|word| *word == "exec")?;
+    let is_accepted = |at: &usize| {
+        let typed = [&words[..*at], &["--"], &words[*at..]].concat();
+        !words[*at].starts_with('-') && Arguments::try_parse_from(typed).is_ok()
+    };
+    // The first place at which everything before is an option.
+    let at = (exec + 1..words.len()).find(is_accepted)?;
+    let quoted = |words: &[&str]| words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ");
+    let options = [quoted(&words[1..at])].into_iter().filter(|words| !words.is_empty());
+    Some(
+        ["viv".to_owned()]
+            .into_iter()
+            .chain(options)
+            .chain([format!("-- {}", quoted(&words[at..]))])
+            .collect::<Vec<_>>()
+            .join(" "),
+    )
 }
 
 /// Returns the longest command name in `words`: `viv exec` for `viv --json exec --timeout soon -- ls`.
@@ -58,6 +90,15 @@ mod tests {
     fn check(typed: &str, expected: &str) {
         let typed: Vec<OsString> = typed.split(' ').map(OsString::from).collect();
         assert_eq!(command(&typed), expected);
+    }
+
+    #[test]
+    fn a_command_without_its_separator_is_corrected() {
+        let corrected = |typed: &str| with_separator(&typed.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(corrected("viv exec ls").as_deref(), Some("viv exec -- ls"));
+        assert_eq!(corrected("viv exec --timeout 5s ls -l /").as_deref(), Some("viv exec --timeout 5s -- ls -l /"));
+        assert_eq!(corrected("viv exec"), None);
+        assert_eq!(corrected("viv exec --timeout"), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod credentials;
 mod env_file;
 mod file;
+mod limits;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,6 +15,7 @@ use secret::Secret;
 
 use crate::backend::BackendName;
 use crate::failure::Failure;
+use crate::shell_word::shell_word;
 
 pub(crate) use credentials::{CredentialForm, CredentialProvider, FoundCredential};
 pub(crate) use env_file::EnvUpstream;
@@ -75,7 +77,7 @@ impl Config {
     pub(crate) fn invalid_value(&self, key: &str, why: &str) -> Failure {
         let path = self.data_dir.join("viv.toml");
         Failure::new(ProblemCode::ConfigInvalid, format!("`{key}` in `{}`: {why}", path.display()))
-            .help(format!("${{EDITOR:-vi}} {}", path.display()))
+            .help(format!("${{EDITOR:-vi}} {}", shell_word(&path.to_string_lossy())))
     }
 
     /// Resolves a path of `viv.toml`, which may be relative to the data directory.
@@ -200,7 +202,9 @@ fn read_file(path: &Path) -> Result<ConfigFile, Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(ConfigFile::default()),
         Err(error) => {
             let what = format!("cannot read `{}`", path.display());
-            return Err(Failure::new(ProblemCode::ConfigInvalid, what).because(&error));
+            return Err(Failure::new(ProblemCode::ConfigInvalid, what)
+                .because(&error)
+                .help(format!("ls -l {}", shell_word(&path.to_string_lossy()))));
         }
     };
     toml::from_str(&text).map_err(|error| {
@@ -209,6 +213,6 @@ fn read_file(path: &Path) -> Result<ConfigFile, Failure> {
         // The message alone: the full error repeats the line, which may contain a key.
         Failure::new(ProblemCode::ConfigInvalid, what)
             .detail(error.message())
-            .help(format!("${{EDITOR:-vi}} {}", path.display()))
+            .help(format!("${{EDITOR:-vi}} {}", shell_word(&path.to_string_lossy())))
     })
 }

@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::config::{self, Config, CredentialForm, FoundCredential};
 use crate::failure::Failure;
 use crate::host;
+use crate::output::message;
 use crate::table::{TextTable, print, print_json};
 
 use health::CredentialHealth;
@@ -34,7 +35,13 @@ pub(crate) fn carry_out(arguments: &CredentialsArguments, config: &Config, json:
     } else {
         let head = ["PROVIDER", "SORT", "FROM", "USED BY", "HEALTH"];
         let shown = rows.iter().map(|(credential, health)| row(credential, health.as_ref())).collect();
-        print(&TextTable { head, rows: shown }.text())?;
+        if rows.is_empty() {
+            message!(
+                "no model credentials were found on this host; see docs/gateway.md for the places that are searched"
+            );
+        } else {
+            print(&TextTable { head, rows: shown }.text())?;
+        }
     }
     Ok(exit_code(rows.iter().filter_map(|(_, health)| health.as_ref())))
 }

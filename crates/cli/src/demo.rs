@@ -1,20 +1,18 @@
 //! `viv demo`: a tour of the product with built-in defaults.
 
-use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use jail::Spawner;
 use protocol::{CreateSession, ProblemCode, TurnOutcome};
 
-use crate::args::Permissions;
 use crate::config::{Config, ConfigFile};
 use crate::failure::Failure;
 use crate::policy::{PolicyContext, choose};
-use crate::run::{Conversation, RunEnding, RunOutput};
+use crate::run::{AnswerMode, Conversation, RunEnding, RunOutput};
 use crate::session_access::SessionAccess;
 use crate::signals::StopSignals;
-use crate::{host, sessions};
+use crate::{host, output, sessions};
 
 /// Prompt that the built-in script answers.
 const PROMPT: &str = "Write a small script, run it, and try to phone home.";
@@ -29,8 +27,8 @@ pub(crate) async fn carry_out(mut config: Config, spawner: Spawner, json: bool) 
     let directory = host::data_dir(&config)?;
     let workspace = directory.root().join("demo");
     prepare(&workspace)?;
-    let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !json;
-    let permissions = if interactive { Permissions::Ask } else { Permissions::Allow };
+    let interactive = output::stdin_is_terminal() && output::stdout_is_terminal() && !json;
+    let permissions = if interactive { AnswerMode::Ask } else { AnswerMode::Allow };
     let request = CreateSession {
         agent: "mock".to_owned(),
         directory: Some(workspace.to_string_lossy().into_owned()),
@@ -74,7 +72,8 @@ fn finish(conversation: &Conversation<'_>, config: &Config, name: &str, outcome:
         if outcome == TurnOutcome::Completed { "\x1b[32m✔ done\x1b[0m" } else { "\x1b[31m✖ not done\x1b[0m" };
     say(&format!("\n{done} · {}\n", conversation.timeline.bill()))?;
     say("\x1b[1mChanges\x1b[0m (in the overlay; the directory itself is unchanged)\n")?;
-    say(&sessions::diff::render(config, &conversation.session.session_id)?)?;
+    let session = &conversation.session.session_id;
+    say(&sessions::diff::render(&sessions::diff::open_changes(config, session, None)?, session)?)?;
     say("\x1b[1mLook closer\x1b[0m")?;
     let next = [
         (format!("viv sessions events {name}"), "all events, including model calls"),
@@ -86,5 +85,5 @@ fn finish(conversation: &Conversation<'_>, config: &Config, name: &str, outcome:
 }
 
 fn say(text: &str) -> Result<(), Failure> {
-    writeln!(anstream::stdout().lock(), "{text}").map_err(|error| Failure::output_failed(&error))
+    output::write_text(&format!("{text}\n")).map_err(|error| Failure::output_failed(&error))
 }

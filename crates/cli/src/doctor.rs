@@ -13,13 +13,14 @@ use protocol::ProblemCode;
 use sandbox::{ExecSpec, SandboxSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use session::HostBudget;
 
 use crate::args::DoctorArguments;
 use crate::backend;
 use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
-use crate::host;
 use crate::policy::{PolicyContext, choose};
+use crate::{host, output};
 
 /// File in the data directory with the last report.
 const REPORT_FILE: &str = "doctor.json";
@@ -138,13 +139,15 @@ pub(crate) fn carry_out(
     };
     findings.keep(config);
     if json {
-        let text = serde_json::to_string_pretty(&findings)
-            .map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
-        println!("{text}");
+        let mut report =
+            serde_json::to_value(&findings).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
+        report["limits"] = limit_values(&config.file.limits.budget()).into();
+        output::print_json_text(&format!("{report:#}\n"))?;
     } else {
-        anstream::print!("{}{}", render(&findings.checks), render_keys(&findings.enforced));
+        let limits = render_limits(&config.file.limits.budget());
+        output::print(&format!("{}{}{limits}", render(&findings.checks), render_keys(&findings.enforced)))?;
         if is_stored {
-            anstream::println!("results since the last boot; run `viv doctor --fresh` to check again");
+            output::print("results since the last boot; run `viv doctor --fresh` to check again\n")?;
         }
     }
     Ok(ExitCode::from(if findings.failed() { ProblemCode::SandboxCreateError.exit() } else { 0 }))
@@ -159,6 +162,21 @@ fn render_keys(enforced: &Map<String, Value>) -> String {
     for (key, row) in enforced {
         let word = |name| row.get(name).and_then(Value::as_str).unwrap_or_default();
         let _ = writeln!(text, "  {key:<14} {:<9} {}", word("state"), word("by"));
+    }
+    text
+}
+
+/// Returns the limits of the host budget by their keys.
+fn limit_values(budget: &HostBudget) -> Map<String, Value> {
+    budget.values().into_iter().map(|(limit, value)| (limit.key().to_owned(), Value::String(value))).collect()
+}
+
+/// Renders one line for each limit of the host budget. They are not part of a stored report, because a change of
+/// `viv.toml` takes effect at once.
+fn render_limits(budget: &HostBudget) -> String {
+    let mut text = "\nlimits of the host process ([limits] in viv.toml):\n".to_owned();
+    for (limit, value) in budget.values() {
+        let _ = writeln!(text, "  {:<18} {value}", limit.key());
     }
     text
 }
@@ -219,7 +237,7 @@ fn feature(probe: FeatureProbe) -> DoctorCheck {
 
 /// Check of a resource limit. A policy can accept a weaker mechanism with `degrade`.
 fn limit(probe: FeatureProbe) -> DoctorCheck {
-    let weaker = if probe.name == "cpu limit" { "none" } else { "rlimit" };
+    let weaker = if matches!(probe.name, "cpu limit" | "socket memory") { "none" } else { "rlimit" };
     match probe.outcome {
         Ok(found) => DoctorCheck::ok(probe.name, found),
         Err(error) => DoctorCheck {

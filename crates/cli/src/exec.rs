@@ -8,27 +8,26 @@ mod report;
 mod terminal;
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::policy::{EffectivePolicy, WorkspaceMode};
+use base::EscapeFilter;
 use jail::Spawner;
 use protocol::{ProblemCode, SessionEndReason};
-use sandbox::{ExecResult, OutputFilter, OutputSink, SandboxError, StandardStreams};
+use sandbox::{ExecResult, SandboxError, StandardStreams};
 use session::{CommandSession, HostVariables, OnDemandSettings, SessionCommand, SessionError};
 
 use self::terminal::RawTerminal;
 use crate::args::ExecArguments;
 use crate::config::{Config, host_variable};
-use crate::escape_filter::EscapeFilter;
 use crate::failure::Failure;
 use crate::policy::{PolicyContext, choose};
 use crate::session_id::new_session_id;
 use crate::signals::{StopSignal, StopSignals};
-use crate::{backend, egress_settings};
+use crate::{backend, egress_settings, output};
 
 /// Exit code when viv itself failed before the command ran.
 pub(crate) const VIV_FAILED: u8 = 125;
@@ -64,6 +63,7 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     let context = PolicyContext::of(config, json).in_project(workspace.as_deref());
     let policy = Arc::new(choose(&context, arguments.policy.as_deref(), &arguments.narrow)?);
     let env = parse_env(&arguments.env)?;
+    check_dependencies(arguments.deps.as_deref())?;
     let settings = settings(&arguments, config, spawner, workspace, &policy)?;
     let session = match open(settings, &mut signals).await? {
         Ok(session) => session,
@@ -71,7 +71,7 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     };
     let (id, journal) = (session.id().clone(), session.journal().clone());
     let terminal = arguments.tty.then(RawTerminal::enter).transpose()?;
-    let command = command(&arguments, env, &policy, terminal.as_ref(), json);
+    let command = command(&arguments, env, &policy, terminal.as_ref());
     let outcome = tokio::select! {
         result = attach(&session, command, terminal.as_ref(), json) => Ok(result),
         signal = signals.received() => Err(signal),
@@ -85,9 +85,9 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     };
     let denied = report::denied_connections(&*journal)?;
     if json {
-        println!("{}", report::document(&arguments.command, &result, &denied));
+        output::print_json(&report::document(&arguments.command, &result, &denied))?;
     } else {
-        report::print_notes(&result, policy.limits().memory_bytes);
+        report::print_notes(&result, &kill_limits(&arguments, &policy));
         report::print_denials(&denied, &id, config)?;
     }
     Ok(ExitCode::from(report::exit_number(&result)))
@@ -110,7 +110,19 @@ fn settings(
         egress: egress_settings::egress(config)?,
         variables: HostVariables::new(host_variable),
         data_dir: config.data_dir.clone(),
+        budget: config.file.limits.budget(),
     })
+}
+
+fn kill_limits(arguments: &ExecArguments, policy: &EffectivePolicy) -> report::KillLimits {
+    let limits = policy.limits();
+    report::KillLimits {
+        memory_bytes: limits.memory_bytes,
+        output_bytes: limits.output_bytes,
+        timeout: arguments.timeout.map_or(limits.timeout, |timeout| timeout.min(limits.timeout)),
+        idle_timeout: arguments.idle_timeout,
+        by_policy: arguments.timeout.is_none_or(|timeout| timeout > limits.timeout),
+    }
 }
 
 fn command(
@@ -118,7 +130,6 @@ fn command(
     env: BTreeMap<String, String>,
     policy: &EffectivePolicy,
     terminal: Option<&RawTerminal>,
-    json: bool,
 ) -> SessionCommand {
     let limits = policy.limits();
     SessionCommand {
@@ -126,7 +137,7 @@ fn command(
         env,
         timeout: Some(arguments.timeout.map_or(limits.timeout, |timeout| timeout.min(limits.timeout))),
         idle_timeout: arguments.idle_timeout,
-        output_limit: if json { usize::try_from(limits.output_bytes).unwrap_or(usize::MAX) } else { 0 },
+        output_limit: usize::try_from(limits.output_bytes).unwrap_or(usize::MAX),
         terminal: terminal.map(|terminal| *terminal.window().borrow()),
     }
 }
@@ -137,6 +148,20 @@ fn check_output(terminal: bool, json: bool) -> Result<(), Failure> {
     }
     let what = "`--tty` and `--json` cannot be combined: `--json` collects the output instead of showing it";
     Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv --json exec -- ls"))
+}
+
+/// Fails if the directory of `--deps` cannot be used.
+fn check_dependencies(directory: Option<&Path>) -> Result<(), Failure> {
+    let Some(directory) = directory else { return Ok(()) };
+    let failure = |why: &str| {
+        let what = format!("cannot use the directory `{}` of `--deps`: {why}", directory.display());
+        Failure::new(ProblemCode::InvalidRequest, what).help("viv exec --deps . -- ls /deps")
+    };
+    match directory.metadata() {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(failure("it is not a directory")),
+        Err(error) => Err(failure(&error.to_string())),
+    }
 }
 
 /// Opens the session; returns the signal if viv was told to stop before the sandbox existed.
@@ -206,15 +231,8 @@ async fn attach(
     if json {
         return session.run_with_input(command, input, &mut |_, _| {}).await;
     }
-    let filter = || if terminal.is_some() { EscapeFilter::for_screens() } else { EscapeFilter::default() };
-    let to_terminal = std::io::stdout().is_terminal().then(filter);
-    let output = OutputSink { to: Box::new(tokio::io::stdout()), filter: to_terminal.map(output_filter) };
-    let to_terminal = std::io::stderr().is_terminal().then(filter);
-    let errors = OutputSink { to: Box::new(tokio::io::stderr()), filter: to_terminal.map(output_filter) };
+    let filter = if terminal.is_some() { EscapeFilter::for_screens } else { EscapeFilter::default };
+    let (output, errors) = output::command_sinks(filter);
     let window = terminal.map(RawTerminal::window);
     session.attach(command, StandardStreams { input, output, errors, window }).await
-}
-
-fn output_filter(mut filter: EscapeFilter) -> OutputFilter {
-    Box::new(move |bytes: &[u8]| filter.pass(bytes))
 }

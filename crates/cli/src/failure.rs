@@ -6,7 +6,10 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use base::PrintableText;
 use protocol::{Problem, ProblemCode};
+
+use crate::output;
 
 /// An error that ends `viv`.
 #[derive(Debug)]
@@ -110,9 +113,9 @@ impl Failure {
         } else if json {
             let mut problem = Problem::new(self.code, self.whole_sentence());
             problem.hint = Some(self.help_line());
-            eprintln!("{}", serde_json::to_string(&problem).unwrap_or_default());
+            output::print_json_error(&serde_json::to_string(&problem).unwrap_or_default());
         } else {
-            anstream::eprint!("{}", self.render());
+            output::print_message_part(&self.render());
         }
         ExitCode::from(self.exit.unwrap_or_else(|| self.code.exit()))
     }
@@ -130,19 +133,63 @@ impl Failure {
     }
 
     fn help_line(&self) -> String {
-        self.help.clone().unwrap_or_else(|| "viv doctor".to_owned())
+        self.help.clone().unwrap_or_else(|| usual_help(self.code).to_owned())
     }
 
     fn render(&self) -> String {
-        let mut text = format!("\x1b[1;31merror\x1b[0m[{}]: {}\n", self.code.as_str(), self.what);
+        let mut text = format!("\x1b[1;31merror\x1b[0m[{}]: {}\n", self.code.as_str(), indented(&self.what));
         for cause in &self.causes {
-            let _ = writeln!(text, "  because: {cause}");
+            let _ = writeln!(text, "  because: {}", indented(cause));
         }
         for line in self.detail.iter().flat_map(|detail| detail.lines()) {
-            let _ = writeln!(text, "{}", format!("  {line}").trim_end());
+            let _ = writeln!(text, "{}", format!("  {}", PrintableText::exact(line)).trim_end());
         }
-        let _ = writeln!(text, "\x1b[1mhelp:\x1b[0m {}", self.help_line());
+        let _ = writeln!(text, "\x1b[1mhelp:\x1b[0m {}", PrintableText::exact_line(&self.help_line()));
         text
+    }
+}
+
+/// Returns a text whose further lines are indented, so that none of them looks like a line of its own.
+fn indented(text: &str) -> String {
+    PrintableText::exact(text.trim_end()).as_str().replace('\n', "\n    ")
+}
+
+/// Returns the command that helps with most failures of a code.
+fn usual_help(code: ProblemCode) -> &'static str {
+    match code {
+        ProblemCode::UnsupportedAgent | ProblemCode::AgentNotInstalled | ProblemCode::ModeNotSupported => {
+            "viv agents ls"
+        }
+        ProblemCode::PermissionNotPending
+        | ProblemCode::PermissionNotFound
+        | ProblemCode::QuestionNotPending
+        | ProblemCode::QuestionNotFound => "viv perms ls",
+        ProblemCode::SessionNotFound
+        | ProblemCode::SessionAlreadyExists
+        | ProblemCode::SessionEnded
+        | ProblemCode::SessionOpen
+        | ProblemCode::TurnRunning
+        | ProblemCode::JournalDamaged
+        | ProblemCode::ReplayImpossible => "viv sessions ls",
+        ProblemCode::BundleInvalid => "viv sessions export @last --output session.viv",
+        ProblemCode::TokenInvalid | ProblemCode::TokenNotFound | ProblemCode::PermissionDenied => "viv tokens ls",
+        ProblemCode::JournalUnavailable | ProblemCode::DiskFull | ProblemCode::WorkspaceFull => "df -h",
+        ProblemCode::PolicyDenied | ProblemCode::PolicyInvalid | ProblemCode::PolicyWideningDenied => {
+            "viv policy explain"
+        }
+        ProblemCode::UpstreamError => "viv credentials --check",
+        ProblemCode::BudgetExceeded => "viv usage",
+        ProblemCode::PriceUnknown => "viv models",
+        ProblemCode::ServerNotRunning => "viv serve",
+        ProblemCode::DataDirInUse => "viv api GET /v1/health",
+        ProblemCode::ProxyBindError => "viv serve --listen 127.0.0.1:0",
+        ProblemCode::RuntimeError
+        | ProblemCode::Timeout
+        | ProblemCode::AgentProcessExited
+        | ProblemCode::ArtifactReadError => "viv logs @last",
+        ProblemCode::RouteNotFound | ProblemCode::MethodNotAllowed => "viv api GET /openapi.json",
+        ProblemCode::SandboxCreateError | ProblemCode::Internal => "viv doctor",
+        _ => "viv --help",
     }
 }
 

@@ -3,7 +3,6 @@
 mod key_auth;
 mod slot;
 
-use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use protocol::ProblemCode;
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::output::{self, message};
 use crate::{host, log, upstream};
 use key_auth::KeyAuth;
 
@@ -65,17 +65,16 @@ pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: boo
 
 fn announce(address: SocketAddr, json: bool) {
     if !address.ip().is_loopback() {
-        anstream::eprintln!(
+        message!(
             "\x1b[1mwarning\x1b[0m    {address} is not a loopback address and serves plain HTTP: others on the network can read \
              keys and prompts\n           help: viv gateway serve --listen 127.0.0.1:18080"
         );
     }
     if json {
-        println!("{}", serde_json::json!({"listening": format!("http://{address}")}));
+        // The parent process may read the address from a pipe; one that closed it does not need the address.
+        let _ = output::print_json(&serde_json::json!({"listening": format!("http://{address}")}));
     } else {
-        anstream::eprintln!("\x1b[1mlistening\x1b[0m  http://{address}");
-        anstream::eprintln!("\x1b[1mkeys\x1b[0m       viv keys create --account NAME --budget USD --ttl 1h");
+        message!("\x1b[1mlistening\x1b[0m  http://{address}");
+        message!("\x1b[1mkeys\x1b[0m       viv keys create --account NAME --budget USD --ttl 1h");
     }
-    // The parent process may read the address from a pipe.
-    let _ = std::io::stdout().flush();
 }

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::policy::PolicyCommand;
 use crate::{
     agent, agents, api, backend, credentials, demo, doctor, egress_settings, exec, gateway as gateway_command, keys,
-    models, money, perms, policy, replay, run, serve, sessions, task, tokens, upstream, usage,
+    models, money, output, perms, policy, replay, run, serve, sessions, task, tokens, upstream, usage,
 };
 
 /// Raises the soft limit of file descriptors to the hard limit, because every session of a server needs a few. Sandboxes
@@ -109,7 +109,10 @@ fn carry_out_policy(command: PolicyCommand, config: &Config, json: bool) -> Resu
         PolicyCommand::Grant(arguments) => return on_runtime(sessions::remote::grant(arguments, config)),
         _ => {}
     }
-    Ok(policy::run(command, &setting, &mut anstream::stdout(), &mut anstream::stderr())?)
+    if json {
+        return Ok(policy::run(command, &setting, &mut output::data_writer(), &mut output::message_writer())?);
+    }
+    Ok(policy::run(command, &setting, &mut output::text_writer(), &mut output::message_writer())?)
 }
 
 /// Time for background work to release resources, such as the mounts of a container, when a command ends.
@@ -120,6 +123,7 @@ const BLOCKING_THREADS: usize = 64;
 
 /// Runs a command's future on a new runtime; blocking work gets [`SHUTDOWN_GRACE`] at the end.
 pub(crate) fn on_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    jail::limit_allocator_arenas();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
@@ -185,6 +189,7 @@ async fn open(
         policy,
         project_policy: Some(policy::project(config)),
         timeouts: timing(config),
+        budget: config.file.limits.budget(),
         variables: HostVariables::new(config::host_variable),
     })?;
     // Recover the sessions of hosts that were killed.
@@ -210,7 +215,8 @@ pub(crate) fn limits(config: &Config) -> Result<GatewayLimits, Failure> {
         ContentWord::Redacted => BodyRetention::Redacted(redaction(config)?),
         ContentWord::None => BodyRetention::Nothing,
     };
-    Ok(GatewayLimits { retention: keep, compress: section.zstd, ..GatewayLimits::default() })
+    let limits = GatewayLimits { retention: keep, compress: section.zstd, ..GatewayLimits::default() };
+    Ok(config.file.limits.budget().gateway_limits(limits))
 }
 
 /// Returns the rules that redact secrets in the bodies of model calls.

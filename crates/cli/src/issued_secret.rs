@@ -8,6 +8,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::failure::Failure;
+use crate::output::message;
 use crate::table::{print, print_json};
 
 /// A new key or token. Only its digest is stored, so its text is shown once.
@@ -31,7 +32,7 @@ impl IssuedSecret {
         if json {
             return print_json(&json!({"id": id, noun: text}));
         }
-        anstream::eprintln!("{id} · save the {noun} now: it is not shown again");
+        message!("{id} · save the {noun} now: it is not shown again");
         print(&format!("{text}\n"))
     }
 }

@@ -2,7 +2,7 @@
 
 use tracing_subscriber::EnvFilter;
 
-use crate::config;
+use crate::{config, output};
 
 /// Starts logging with the filter of `VIV_LOG`, e.g. `gateway=debug` or `trace`; without `VIV_LOG`, logs nothing.
 pub(crate) fn start() {
@@ -21,5 +21,5 @@ pub(crate) fn start_server() {
 fn write(filter: &str) {
     let filter = EnvFilter::builder().parse_lossy(filter);
     // This fails only if logging was started before, which then goes on.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(output::message_writer).try_init();
 }

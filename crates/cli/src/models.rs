@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::money;
+use crate::output::message;
 use crate::table::{TextTable, print, print_json};
 
 /// Runs `viv models`.
@@ -23,7 +24,7 @@ pub(crate) fn carry_out(config: &Config, json: bool) -> Result<ExitCode, Failure
     let rows = prices.models().map(|(model, price)| row(&prices, model, price)).collect();
     let head = ["MODEL", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "CACHE WRITE 1H", "MAX OUTPUT", "PRICE FROM"];
     print(&TextTable { head, rows }.text())?;
-    anstream::eprintln!("dollars per million tokens · {} · as of {}", origin.source, origin.retrieved);
+    message!("dollars per million tokens · {} · as of {}", origin.source, origin.retrieved);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,6 @@
 //! Dollar amounts, stored as whole pico-dollars; prices and budgets of the configuration.
 
-use gateway::{ModelPrice, PriceTable, TokenRates};
+use gateway::{HiddenReasoning, ModelPrice, PriceTable, TokenRates};
 use protocol::ProblemCode;
 use store::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
 
@@ -72,7 +72,8 @@ fn price(section: &PriceSection) -> Result<ModelPrice, &'static str> {
         cache_write: picos_per_token(cache_write).ok_or("cache_write")?,
         cache_write_1h: picos_per_token(section.cache_write_1h.unwrap_or(cache_write)).ok_or("cache_write_1h")?,
     };
-    let price = ModelPrice::flat(rates);
+    let reasoning = if section.reasoning.unwrap_or(true) { HiddenReasoning::Always } else { HiddenReasoning::Never };
+    let price = ModelPrice::flat(rates).with_reasoning(reasoning);
     Ok(section.max_output_tokens.into_iter().fold(price, ModelPrice::with_max_output_tokens))
 }
 
@@ -112,6 +113,7 @@ mod tests {
             cache_write: None,
             cache_write_1h: None,
             max_output_tokens: Some(9),
+            reasoning: None,
         };
         let price = price(&section).unwrap();
         let expected = TokenRates {

@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
+use base::PrintableText;
 use clap::Subcommand;
 use hyper::Method;
-use protocol::ProblemCode;
+use protocol::{Permission, ProblemCode, Question};
 use serde_json::{Value, json};
 
+use crate::approval::{self, Approval};
 use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
@@ -17,6 +19,11 @@ use crate::table::{TextTable, print, print_json};
 pub(crate) enum PermsCommand {
     /// List pending permission requests and questions, oldest first
     Ls,
+    /// Show the whole request: command or diff, the rule that asks, and what `--always` would allow
+    Show {
+        /// Request: ID or SESSION/ID, as listed by `viv perms ls`
+        id: String,
+    },
     /// Allow a permission request
     Allow {
         /// Request: ID or SESSION/ID, as listed by `viv perms ls`
@@ -60,11 +67,30 @@ impl PendingAnswer {
         self.asked["data"][name].as_str().unwrap_or_default()
     }
 
+    /// Returns the whole request on one line.
     fn description(&self) -> String {
-        let data = &self.asked["data"];
-        let input = &data["metadata"]["input"];
-        let what = data["action"].as_str().or(data["prompt"].as_str()).unwrap_or_default();
-        if input.is_null() { what.to_owned() } else { format!("{what} {input}") }
+        match self.permission() {
+            Some(permission) => approval::summary(&permission).into(),
+            None => self.asked["data"]["prompt"].as_str().unwrap_or_default().to_owned(),
+        }
+    }
+
+    fn permission(&self) -> Option<Permission> {
+        if self.is_permission() { serde_json::from_value(self.asked["data"].clone()).ok() } else { None }
+    }
+
+    /// Returns the whole request with the rule that asks and the scope of `always`, or the question with its options.
+    fn details(&self) -> String {
+        let Some(permission) = self.permission() else {
+            let question: Option<Question> = serde_json::from_value(self.asked["data"].clone()).ok();
+            let prompts = question.iter().flat_map(Question::prompts);
+            let lines = prompts.map(|asked| format!("{} ({})", asked.prompt, asked.options.join(" · ")));
+            return lines.map(|line| format!("{}\n", PrintableText::exact_line(&line))).collect();
+        };
+        let Approval { action, lines, terms } = Approval::of(&permission);
+        let styled = lines.iter().map(|line| format!("{}{}\x1b[0m\n", line.style, line.text));
+        let terms = terms.iter().map(|term| format!("{term}\n"));
+        format!("{action}\n{}{}", styled.collect::<String>(), terms.collect::<String>())
     }
 
     async fn send_answer(&self, how: &str, body: Option<Value>) -> Result<(), Failure> {
@@ -79,6 +105,8 @@ pub(crate) async fn carry_out(command: PermsCommand, config: Config, json: bool)
     let all = waiting(&config).await?;
     match command {
         PermsCommand::Ls => list(&all, json)?,
+        PermsCommand::Show { id } if json => print_json(&find(&all, &id)?.asked)?,
+        PermsCommand::Show { id } => print(&find(&all, &id)?.details())?,
         PermsCommand::Allow { id, always } => {
             let one = find(&all, &id)?;
             let reply = if always { "always" } else { "once" };

@@ -6,6 +6,7 @@ mod check;
 mod diff;
 pub(crate) mod explain;
 mod failure;
+pub(crate) mod hidden;
 pub(crate) mod load;
 mod preset;
 pub(crate) mod proposal;
@@ -141,7 +142,16 @@ pub(crate) fn choose(
         None => load::default_policy(setting)?.0,
     };
     let narrowings = narrow.iter().map(|argument| NarrowingLayer::assign(argument)).collect::<Result<Vec<_>, _>>()?;
-    let policy = chosen.narrowed(&narrowings).map_err(PolicyCommandError::Asked)?;
+    without_data_dir(chosen.narrowed(&narrowings).map_err(PolicyCommandError::Asked)?, setting)
+}
+
+/// Returns the policy of a task whose file names `name`: that policy, if a person trusts it, or else the project's default
+/// narrowed by it.
+pub(crate) fn choose_for_task(setting: &PolicyContext, name: &str) -> Result<EffectivePolicy, PolicyCommandError> {
+    without_data_dir(load::policy_of_task(name, setting)?, setting)
+}
+
+fn without_data_dir(policy: EffectivePolicy, setting: &PolicyContext) -> Result<EffectivePolicy, PolicyCommandError> {
     match data_inside(setting)? {
         Some(inside) => Ok(policy.narrowed(&[NarrowingLayer::hiding(&inside)?])?),
         None => Ok(policy),

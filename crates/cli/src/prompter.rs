@@ -1,28 +1,46 @@
 //! Prompts on the terminal: permissions, questions and choices.
 //!
-//! Choices such as `yes` or `apply` ignore case. Answers to questions are taken exactly as typed.
+//! Choices such as `yes` or `apply` ignore case, and anything else asks again. Answers to questions are taken exactly as
+//! typed.
 
-use protocol::{PermissionReply, Question, QuestionPrompt};
+mod approval_view;
+mod line_input;
 
-use crate::timeline::clean;
+use base::PrintableText;
+use protocol::{Permission, PermissionReply, Question, QuestionPrompt};
+
+use self::approval_view::{ApprovalView, INDENT, ScreenSize, TypedAnswer};
+use crate::approval::Approval;
+use crate::output;
 
 /// Standard input has ended, so nobody can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InputEnded;
 
-/// Asks for a choice; returns the typed word in lower case, empty at the end of input.
-pub(crate) async fn ask_choice(question: &'static str) -> String {
-    read_line(question.to_owned()).await.unwrap_or_default().to_lowercase()
+/// Asks for a choice; returns the typed word in lower case, empty at the end of input. An answer that is not among
+/// `choices` asks again.
+pub(crate) async fn ask_choice(question: &'static str, choices: &[&str]) -> String {
+    loop {
+        let Ok(typed) = read_line(question.to_owned()).await else { return String::new() };
+        let typed = typed.to_lowercase();
+        if choices.contains(&typed.as_str()) {
+            return typed;
+        }
+        print_indented(&format!("not understood; answer {}", choices.join(", ")));
+    }
 }
 
-/// Asks for a permission. Every answer except yes and always is a rejection.
-pub(crate) async fn ask_permission() -> Result<PermissionReply, InputEnded> {
-    let typed = read_line("allow? [y]es once · [a]lways · [n]o: ".to_owned()).await?;
-    Ok(match typed.to_lowercase().as_str() {
-        "y" | "yes" => PermissionReply::Once,
-        "a" | "always" => PermissionReply::Always,
-        _ => PermissionReply::Reject,
-    })
+/// Shows a permission request and asks until the answer is understood.
+pub(crate) async fn ask_permission(permission: &Permission) -> Result<PermissionReply, InputEnded> {
+    let mut view = ApprovalView::new(Approval::of(permission), screen_size());
+    output::print_message_part(&view.first_page());
+    loop {
+        match view.answer(&read_line(view.prompt()).await?) {
+            TypedAnswer::Reply(reply) => return Ok(reply),
+            TypedAnswer::More => output::print_message_part(&view.next_page()),
+            TypedAnswer::Again(why) => print_indented(&why),
+        }
+    }
 }
 
 /// Asks all parts of `question`; returns `None` if one of them is left empty.
@@ -55,22 +73,27 @@ async fn ask_each(
 fn prompt(asked: &QuestionPrompt, with_question: bool) -> String {
     let mut lines = Vec::new();
     if with_question {
-        let header = asked.header.as_deref().map(|header| format!("{}: ", clean(header))).unwrap_or_default();
-        lines.push(format!("{header}{}", clean(&asked.prompt)));
+        let header = asked.header.as_deref().map(|header| format!("{}: ", exact(header))).unwrap_or_default();
+        lines.push(format!("{header}{}", exact(&asked.prompt)));
     }
-    let numbered = asked.options.iter().enumerate().map(|(place, option)| format!("{} {}", place + 1, clean(option)));
+    let numbered = asked.options.iter().enumerate().map(|(place, option)| format!("{} {}", place + 1, exact(option)));
     if asked.descriptions.iter().all(String::is_empty) {
         lines.extend(Some(numbered.collect::<Vec<_>>().join(" · ")).filter(|line| !line.is_empty()));
     } else {
         // Options with descriptions get a line each.
-        let described = numbered.zip(&asked.descriptions).map(|(option, words)| match clean(words) {
-            words if words.is_empty() => option,
+        let described = numbered.zip(&asked.descriptions).map(|(option, words)| match exact(words) {
+            words if words.as_str().is_empty() => option,
             words => format!("{option}: {words}"),
         });
         lines.extend(described);
     }
     lines.push(if asked.multi_select { "answers, separated by commas: " } else { "answer: " }.to_owned());
-    lines.join(&format!("\n{:>22}", ""))
+    lines.join(&format!("\n{:>INDENT$}", ""))
+}
+
+/// Returns a part of a question on one line; a question must not look like an answer or another question.
+fn exact(text: &str) -> PrintableText {
+    PrintableText::exact_line(text)
 }
 
 /// Resolves an answer: the number of an option, its name, or free text.
@@ -86,18 +109,30 @@ fn parse_answer(asked: &QuestionPrompt, typed: &str) -> Vec<String> {
     vec![option(typed).unwrap_or_else(|| typed.to_owned())]
 }
 
-/// Shows `prompt` and reads one line, trimmed.
+/// Shows `prompt` and reads one line, trimmed. Keys that were typed before the prompt are dropped.
 async fn read_line(prompt: String) -> Result<String, InputEnded> {
-    let read = tokio::task::spawn_blocking(move || {
-        anstream::eprint!("{:>22}\x1b[33m{prompt}\x1b[0m", "");
-        let mut line = String::new();
-        if let Ok(1..) = std::io::stdin().read_line(&mut line) {
-            return Ok(line.trim().to_owned());
-        }
-        anstream::eprintln!();
-        Err(InputEnded)
-    });
-    read.await.unwrap_or(Err(InputEnded))
+    line_input::drop_typed_ahead();
+    output::print_message_part(&format!("{:>INDENT$}\x1b[33m{prompt}\x1b[0m", ""));
+    let read = line_input::read_line().await;
+    if read.is_err() {
+        output::print_message("");
+    }
+    read
+}
+
+fn print_indented(text: &str) {
+    output::print_message(&format!("{:>INDENT$}{text}", ""));
+}
+
+/// Returns the size of the terminal; `None` if stdin or stderr is not a terminal.
+fn screen_size() -> Option<ScreenSize> {
+    if !output::stdin_is_terminal() || !output::stderr_is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(std::io::stdin()).ok()?;
+    // Terminals that report no size get the traditional one.
+    let or = |count: u16, usual: usize| if count == 0 { usual } else { usize::from(count) };
+    Some(ScreenSize { rows: or(size.ws_row, 24), columns: or(size.ws_col, 80) })
 }
 
 #[cfg(test)]

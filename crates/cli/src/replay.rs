@@ -1,6 +1,5 @@
 //! `viv replay SESSION`: replay a recorded session offline, with the real agent and no model.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use crate::agents::{self, AgentSpec};
 use crate::backend::SandboxArguments;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::output::{self, message};
 use crate::policy::{PolicyContext, choose};
 use crate::served_sessions::ServedSessions;
 use crate::session_id::new_session_id;
@@ -76,9 +76,7 @@ pub(crate) async fn carry_out(
         options: host::options(&config),
     };
     if recording.directory.is_some() && recording.origin.is_none() {
-        anstream::eprintln!(
-            "\x1b[33mnote\x1b[0m  the original state of the workspace was not recorded; using its current state"
-        );
+        message!("\x1b[33mnote\x1b[0m  the original state of the workspace was not recorded; using its current state");
     }
     let sessions = host::open_sessions_behind(&config, setup.policy.clone(), spawner, recorded.clone()).await?;
     let served = ServedSessions::open(sessions, &directory);
@@ -173,9 +171,8 @@ struct ReplayPrinter {
 
 impl ReplayPrinter {
     fn show(&mut self, event: &Event) {
-        // A closed stderr does not stop the replay.
         if !self.json {
-            let _ = self.timeline.show(event, &mut anstream::stderr().lock());
+            output::print_message_part(&self.timeline.render(event));
         }
     }
 
@@ -184,6 +181,6 @@ impl ReplayPrinter {
             return;
         }
         let unused = if left == 0 { String::new() } else { format!(" · {left} recorded calls were not made") };
-        let _ = writeln!(anstream::stderr().lock(), "replay of {name} · {}{unused}", self.timeline.bill());
+        message!("replay of {name} · {}{unused}", self.timeline.bill());
     }
 }

@@ -3,31 +3,38 @@
 //! Messages of the agent go to stdout, everything else to stderr.
 
 mod agent_text;
+mod answer_mode;
 mod finish;
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use jail::Spawner;
 use protocol::{
-    CreateSession, Event, EventBody, Permission, PermissionReply, ProblemCode, Question, SessionEndReason,
-    SessionEnded, SessionId, SessionInfo, TurnOutcome,
+    CreateSession, Event, EventBody, Permission, PermissionReply, ProblemCode, Question, RequestMetadata, SessionId,
+    SessionInfo, TurnOutcome,
 };
 
 use crate::agents::{self, AgentSpec};
-use crate::args::{Permissions, RunArguments};
+use crate::args::RunArguments;
 use crate::config::Config;
+use crate::event_reader::{EventReader, OpenRequest};
 use crate::failure::Failure;
+use crate::model_failure::{self, ModelFailure};
+use crate::output::{self, message};
+use crate::policy::explain::hidden_notice;
 use crate::policy::{PolicyContext, choose};
-use crate::prompter;
-use crate::session_access::{EventSource, SessionAccess};
+use crate::prompter::{self, InputEnded};
+use crate::session_access::SessionAccess;
 use crate::session_id::new_session_id;
 use crate::signals::{StopSignal, StopSignals};
 use crate::skills_and_mcp;
 use crate::timeline::Timeline;
 use crate::upstream::ModelNotice;
+
+pub(crate) use answer_mode::AnswerMode;
 
 /// Runs `viv run`.
 pub(crate) async fn carry_out(
@@ -36,12 +43,11 @@ pub(crate) async fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    finish::check(arguments.on_finish, on_terminal())?;
+    finish::check(arguments.on_finish, answer_mode::on_terminal())?;
     let config = config.with_env_file(arguments.env_file.as_deref())?;
     let mut signals = StopSignals::listen()?;
     let prompt = prompt(&arguments.prompt)?;
     let workspace = open_workspace(&arguments.workspace)?;
-    let permissions = arguments.perms.unwrap_or(if on_terminal() { Permissions::Ask } else { Permissions::Deny });
     let request = request(&arguments, &config, &workspace)?;
     let context = PolicyContext::of(&config, json).in_project(Some(&workspace));
     let policy = Arc::new(choose(&context, arguments.policy.as_deref(), &arguments.narrow)?);
@@ -52,22 +58,27 @@ pub(crate) async fn carry_out(
         SessionAccess::open(&config, policy.clone(), spawner).await?
     };
     let output = if json { RunOutput::Json } else { RunOutput::Text };
-    let mut conversation = match begin(&access, request, permissions, output, &mut signals).await? {
-        Ok(conversation) => conversation,
-        Err(stop) => return Ok(stop.exit_code()),
-    };
+    let mut conversation =
+        match begin(&access, request, AnswerMode::choose(arguments.perms), output, &mut signals).await? {
+            Ok(conversation) => conversation,
+            Err(stop) => return Ok(stop.exit_code()),
+        };
     conversation.announce(&notice(&access, &config, arguments.upstream.as_deref(), &conversation.session.agent));
     let outcome = conversation.turn(&prompt, &mut signals).await;
     let ended = conversation.end(&outcome).await;
     access.close().await;
     let outcome = outcome?;
     ended?;
-    anstream::eprintln!("{}", conversation.timeline.bill());
+    message!("{}", conversation.timeline.bill());
     let changes = finish::RunChanges { config: &config, session: &conversation.session, policy: &policy };
-    if changes.settle(arguments.on_finish, outcome).await? == finish::ChangesOutcome::Kept {
-        conversation.show_next_commands();
+    let settled = changes.settle(arguments.on_finish, outcome).await?;
+    if settled != finish::ChangesOutcome::Done {
+        conversation.show_next_commands(settled);
     }
-    Ok(outcome.exit_code())
+    match conversation.failure(outcome, &arguments.agent, &prompt) {
+        Some(failure) => Err(failure),
+        None => Ok(outcome.exit_code()),
+    }
 }
 
 fn open_workspace(path: &Path) -> Result<PathBuf, Failure> {
@@ -106,12 +117,12 @@ fn notice(access: &SessionAccess, config: &Config, upstream: Option<&str>, agent
 async fn begin<'a>(
     access: &'a SessionAccess,
     request: CreateSession,
-    permissions: Permissions,
+    answers: AnswerMode,
     output: RunOutput,
     signals: &mut StopSignals,
 ) -> Result<Result<Conversation<'a>, StopSignal>, Failure> {
     let begun = tokio::select! {
-        begun = Conversation::begin(access, request, permissions, output) => begun.map(Ok),
+        begun = Conversation::begin(access, request, answers, output) => begun.map(Ok),
         stop = signals.received() => Ok(Err(stop)),
     };
     if !matches!(begun, Ok(Ok(_))) {
@@ -129,10 +140,6 @@ fn prompt(given: &str) -> Result<String, Failure> {
         Failure::new(ProblemCode::InvalidRequest, "cannot read the prompt from stdin").because(&error)
     })?;
     Ok(text)
-}
-
-fn on_terminal() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// End of a conversation.
@@ -172,11 +179,14 @@ pub(crate) enum RunOutput {
 pub(crate) struct Conversation<'a> {
     access: &'a SessionAccess,
     pub(crate) session: SessionInfo,
-    events: EventSource,
-    permissions: Permissions,
+    events: EventReader,
+    answers: AnswerMode,
     output: RunOutput,
     text: agent_text::AgentText,
     pub(crate) timeline: Timeline,
+    model_failure: ModelFailure,
+    /// Requests that were denied because there was no terminal to ask on.
+    not_asked: u64,
 }
 
 impl<'a> Conversation<'a> {
@@ -184,15 +194,16 @@ impl<'a> Conversation<'a> {
     pub(crate) async fn begin(
         access: &'a SessionAccess,
         request: CreateSession,
-        permissions: Permissions,
+        answers: AnswerMode,
         output: RunOutput,
     ) -> Result<Self, Failure> {
         let id = new_session_id()?;
         let session = access.create(&id, request).await?;
-        let events = access.follow(&id).await?;
+        let events = EventReader::new(access.follow(&id).await?);
         let timeline = if output == RunOutput::Text { Timeline::without_messages() } else { Timeline::default() };
         let text = agent_text::AgentText::default();
-        Ok(Self { access, session, events, permissions, output, text, timeline })
+        let (model_failure, not_asked) = (ModelFailure::default(), 0);
+        Ok(Self { access, session, events, answers, output, text, timeline, model_failure, not_asked })
     }
 
     fn id(&self) -> &SessionId {
@@ -204,16 +215,35 @@ impl<'a> Conversation<'a> {
         self.session.name.as_deref().unwrap_or(self.session.session_id.as_str())
     }
 
-    fn announce(&self, notice: &ModelNotice) {
-        let (name, agent, model) = (self.name(), &self.session.agent, &notice.model);
-        anstream::eprintln!("\x1b[1msession\x1b[0m {name} · agent {agent} · model: {model}");
-        for hint in &notice.hints {
-            anstream::eprintln!("  {hint}");
+    /// Returns the reason why the run did not succeed, if one is known.
+    fn failure(&self, ending: RunEnding, agent: &str, prompt: &str) -> Option<Failure> {
+        match (ending, self.model_failure.cause()) {
+            (RunEnding::Turn(TurnOutcome::Failed), Some((code, why))) => {
+                let failure = Failure::new(code, format!("the turn failed: {why}"));
+                Some(failure.help(model_failure::help(code, self.name())))
+            }
+            (RunEnding::Turn(TurnOutcome::Completed | TurnOutcome::Failed), _) if self.not_asked > 0 => {
+                Some(answer_mode::not_asked(self.not_asked, agent, prompt))
+            }
+            _ => None,
         }
     }
 
-    fn show_next_commands(&self) {
-        anstream::eprintln!("viv sessions diff {name} · viv sessions events {name}", name = self.name());
+    fn announce(&self, notice: &ModelNotice) {
+        let (name, agent, model) = (self.name(), &self.session.agent, &notice.model);
+        message!("\x1b[1msession\x1b[0m {name} · agent {agent} · model: {model}");
+        for hint in &notice.hints {
+            message!("  {hint}");
+        }
+    }
+
+    fn show_next_commands(&self, changes: finish::ChangesOutcome) {
+        let name = self.name();
+        let apply = match changes {
+            finish::ChangesOutcome::Kept => format!(" · viv sessions apply {name}"),
+            _ => String::new(),
+        };
+        message!("viv sessions diff {name}{apply} · viv sessions events {name}");
     }
 
     /// Sends `prompt` and shows events until the turn ends or a signal arrives.
@@ -231,11 +261,17 @@ impl<'a> Conversation<'a> {
             tokio::task::coop::consume_budget().await;
             let Some(event) = self.events.next().await? else { return Ok(TurnOutcome::Failed) };
             self.show(&event)?;
+            self.model_failure.note(&event.draft.body);
             match &event.draft.body {
                 EventBody::PermissionRequested(permission) if is_open(permission) => self.decide(permission).await?,
+                EventBody::PolicyEffective(effective) if self.output != RunOutput::Json => {
+                    if let Some(line) = hidden_notice(effective) {
+                        message!("  {line}");
+                    }
+                }
                 EventBody::QuestionRequested(question) => self.answer(question).await?,
                 EventBody::TurnEnded(turn) => return Ok(turn.outcome.unwrap_or(TurnOutcome::Completed)),
-                EventBody::SessionEnded(ended) => return Ok(outcome_of(ended)),
+                EventBody::SessionEnded(ended) => return Ok(finish::outcome_of(ended)),
                 _ => {}
             }
         }
@@ -250,6 +286,7 @@ impl<'a> Conversation<'a> {
         }
         while let Some(event) = self.events.next().await? {
             self.show(&event)?;
+            self.model_failure.note(&event.draft.body);
         }
         Ok(())
     }
@@ -258,69 +295,101 @@ impl<'a> Conversation<'a> {
         let written = match self.output {
             RunOutput::Json => serde_json::to_string(event)
                 .map_err(std::io::Error::other)
-                .and_then(|line| writeln!(std::io::stdout().lock(), "{line}")),
-            RunOutput::Tour => self.timeline.show(event, &mut anstream::stdout().lock()),
+                .and_then(|line| output::write_json(&format!("{line}\n"))),
+            // The prompt shows the request itself.
+            _ if self.is_prompted(&event.draft.body) => self.end_line(),
+            RunOutput::Tour => output::write_text(&self.timeline.render(event)),
             RunOutput::Text => self.show_streamed(event),
         };
         written.map_err(|error| Failure::output_failed(&error))
+    }
+
+    fn is_prompted(&self, body: &EventBody) -> bool {
+        let is_open = matches!(body, EventBody::PermissionRequested(permission) if is_open(permission));
+        is_open && self.answers == AnswerMode::Ask
     }
 
     /// Streams messages to stdout and prints other events on stderr.
     fn show_streamed(&mut self, event: &Event) -> std::io::Result<()> {
         let text = self.text.render(&event.draft.body);
         if !text.is_empty() {
-            let mut stdout = anstream::stdout().lock();
-            stdout.write_all(&text)?;
-            stdout.flush()?;
+            output::write_text(&text)?;
         }
-        let mut lines = Vec::new();
-        self.timeline.show(event, &mut lines)?;
+        let lines = self.timeline.render(event);
         if lines.is_empty() {
             return Ok(());
         }
         self.end_line()?;
-        anstream::stderr().lock().write_all(&lines)
+        output::print_message_part(&lines);
+        Ok(())
     }
 
     /// Ends the line of a message on a terminal, before other output. A pipe receives messages only.
     fn end_line(&mut self) -> std::io::Result<()> {
-        if self.text.is_mid_line() && std::io::stdout().is_terminal() {
+        if self.text.is_mid_line() && output::stdout_is_terminal() {
             self.text.line_ended();
-            writeln!(std::io::stdout().lock())?;
+            output::write_text("\n")?;
         }
         Ok(())
     }
 
-    async fn decide(&self, permission: &Permission) -> Result<(), Failure> {
-        let reply = match self.permissions {
-            Permissions::Allow => PermissionReply::Once,
-            Permissions::Deny => PermissionReply::Reject,
-            // Without input nobody can answer, so the request is denied.
-            Permissions::Ask => prompter::ask_permission().await.unwrap_or(PermissionReply::Reject),
+    async fn decide(&mut self, permission: &Permission) -> Result<(), Failure> {
+        let id = &permission.permission_id;
+        let reply = match self.answers {
+            AnswerMode::Allow => PermissionReply::Once,
+            AnswerMode::Deny => PermissionReply::Reject,
+            AnswerMode::NoTerminal => self.deny_without_asking(),
+            AnswerMode::Ask => {
+                let asked = prompter::ask_permission(permission);
+                match self.events.unless_resolved(OpenRequest::Permission(id), asked).await? {
+                    Some(Ok(reply)) => reply,
+                    Some(Err(InputEnded)) if output::stdin_is_terminal() => PermissionReply::Reject,
+                    Some(Err(InputEnded)) => self.deny_without_asking(),
+                    None => return Ok(()),
+                }
+            }
         };
-        self.access.reply(self.id(), &permission.permission_id, reply).await
+        unless_answered(self.access.reply(self.id(), id, reply).await)
     }
 
-    async fn answer(&self, question: &Question) -> Result<(), Failure> {
-        let answers = match self.permissions {
-            Permissions::Ask => prompter::ask_questions(question).await.unwrap_or(None),
+    fn deny_without_asking(&mut self) -> PermissionReply {
+        self.not_asked += 1;
+        message!("{:>22}denied: no terminal to ask on", "");
+        PermissionReply::Reject
+    }
+
+    async fn answer(&mut self, question: &Question) -> Result<(), Failure> {
+        let id = &question.question_id;
+        let answers = match self.answers {
+            AnswerMode::Ask => {
+                let asked = prompter::ask_questions(question);
+                match self.events.unless_resolved(OpenRequest::Question(id), asked).await? {
+                    Some(answers) => answers.unwrap_or(None),
+                    None => return Ok(()),
+                }
+            }
             // Nobody can be asked.
-            Permissions::Allow => prompter::first_options(question),
-            Permissions::Deny => None,
+            AnswerMode::Allow => prompter::first_options(question),
+            AnswerMode::Deny | AnswerMode::NoTerminal => None,
         };
-        self.access.answer(self.id(), &question.question_id, answers).await
+        unless_answered(self.access.answer(self.id(), id, answers).await)
     }
 }
 
-fn outcome_of(ended: &SessionEnded) -> TurnOutcome {
-    match ended.reason {
-        SessionEndReason::Completed => TurnOutcome::Completed,
-        SessionEndReason::Error => TurnOutcome::Failed,
-        SessionEndReason::Terminated => TurnOutcome::Interrupted,
+/// Ignores that somebody else answered in the same moment; the next events say how.
+fn unless_answered(told: Result<(), Failure>) -> Result<(), Failure> {
+    match told {
+        Err(failure) if is_answered(&failure) => Ok(()),
+        told => told,
     }
 }
 
-/// Returns whether a request needs an answer; one that a grant covers is already answered.
+/// Returns whether an answer came too late.
+pub(crate) fn is_answered(failure: &Failure) -> bool {
+    matches!(failure.code(), ProblemCode::PermissionNotPending | ProblemCode::QuestionNotPending)
+}
+
+/// Returns whether a request needs an answer; one that a grant covers or the policy denies is already answered.
 pub(crate) fn is_open(permission: &Permission) -> bool {
-    permission.metadata.as_ref().is_none_or(|metadata| metadata["granted_by"].is_null())
+    !RequestMetadata::read(permission.metadata.as_ref()).is_answered()
 }

@@ -3,8 +3,10 @@
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jail::Spawner;
 use protocol::{ProblemCode, SessionId};
@@ -20,8 +22,12 @@ use crate::args::ServeArguments;
 use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::output::{self, message};
 use crate::policy::{PolicyContext, choose};
 use crate::{host, log, task, tokens, upstream};
+
+/// Time after which all parts of a server have started.
+const STARTUP: Duration = Duration::from_secs(1);
 
 /// Runs `viv serve` until SIGINT or SIGTERM.
 pub(crate) async fn carry_out(
@@ -54,15 +60,14 @@ pub(crate) async fn carry_out(
     let announce = |addresses: &[std::net::SocketAddr]| {
         for address in addresses {
             if json {
-                println!("{}", serde_json::json!({"listening": format!("{scheme}://{address}")}));
+                let _ = output::print_json(&serde_json::json!({"listening": format!("{scheme}://{address}")}));
             } else {
-                anstream::eprintln!("\x1b[1mlistening\x1b[0m  {scheme}://{address}");
+                message!("\x1b[1mlistening\x1b[0m  {scheme}://{address}");
             }
         }
         if !json && !arguments.no_auth {
-            anstream::eprintln!("\x1b[1mtoken\x1b[0m      in {}", token_file.display());
+            message!("\x1b[1mtoken\x1b[0m      in {}", token_file.display());
         }
-        let _ = std::io::stdout().flush();
     };
     let served = ServerConfig {
         options: SessionOptions {
@@ -79,8 +84,22 @@ pub(crate) async fn carry_out(
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)
     };
-    server::serve(listeners, served, sessions, announce, host::stop_requested()).await.map_err(not_bound)?;
+    let serving = server::serve(listeners, served, sessions, announce, host::stop_requested());
+    release_memory_after_start(serving).await.map_err(not_bound)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the server, and returns memory that only the start needed to the kernel.
+async fn release_memory_after_start<T>(serving: impl Future<Output = T>) -> T {
+    let mut serving = pin!(serving);
+    tokio::select! {
+        ended = &mut serving => return ended,
+        () = tokio::time::sleep(STARTUP) => {}
+    }
+    if let Err(error) = jail::release_startup_memory() {
+        tracing::debug!(%error, "cannot release the memory of the start");
+    }
+    serving.await
 }
 
 /// Returns the installer of agents, the same as `viv agents install`.

@@ -3,10 +3,14 @@
 //! Reading needs no server: all processes share the store of the data directory.
 
 pub(crate) mod apply;
+mod apply_arguments;
 mod command;
+pub(crate) mod commits;
+pub(crate) mod consent;
 pub(crate) mod diff;
 mod list;
 pub(crate) mod remote;
+mod sets;
 pub(crate) mod stop;
 pub(crate) mod traffic;
 mod transfer;
@@ -24,7 +28,7 @@ use crate::args::LogsArguments;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::table::print;
+use crate::output::{print, print_exact, print_json_text};
 
 pub(crate) use command::SessionsCommand;
 
@@ -42,18 +46,18 @@ pub(crate) async fn carry_out(
     let SessionCatalog { directory, index, .. } = &catalog;
     match command {
         SessionsCommand::Ls { limit } => catalog.list(limit)?,
-        SessionsCommand::Show { session } => print(&list::card(&catalog.find(&session)?, json)?)?,
+        SessionsCommand::Show { session } => list::print_card(&catalog.find(&session)?, json)?,
         SessionsCommand::Events { session, after, follow } => {
             catalog.events(&session, watch::EventSelection { after, follow, kinds: Vec::new() }).await?;
         }
-        SessionsCommand::Diff { session, stat } => catalog.diff(&session, stat)?,
-        SessionsCommand::Apply { session, paths, policy, finish, undo } => {
-            let step = match (finish, undo) {
-                (true, _) => apply::ApplyStep::Finish,
-                (_, true) => apply::ApplyStep::Undo,
-                _ => apply::ApplyStep::Apply { paths, policy },
-            };
-            print(&apply::carry_out(&config, &catalog.find(&session)?, step, json)?)?;
+        SessionsCommand::Diff { session, stat, commits, set, against } => {
+            catalog.diff(&session, diff::DiffSelection { stat, commits, set, against })?;
+        }
+        SessionsCommand::Sets { session } => print(&sets::list(directory, &catalog.id(&session)?, json)?)?,
+        SessionsCommand::Apply(arguments) => {
+            let session = catalog.find(&arguments.session)?;
+            let applied = apply::carry_out(&config, &session, arguments.into_step(), json).await?;
+            if json { print_json_text(&applied)? } else { print(&applied)? }
         }
         SessionsCommand::Discard { session } => catalog.discard(&session)?,
         SessionsCommand::Attach { session } => return remote::attach(directory, &index.find(&session)?, json).await,
@@ -72,7 +76,7 @@ pub(crate) async fn carry_out(
         }
         SessionsCommand::Import { file, new_id } => {
             let session = transfer::import(&file, new_id, &config, spawner, json).await?;
-            print(&list::card(&session, json)?)?;
+            list::print_card(&session, json)?;
         }
         SessionsCommand::Rm { sessions } => {
             let ids = sessions.iter().map(|session| catalog.id(session)).collect::<Result<Vec<_>, _>>()?;
@@ -120,7 +124,7 @@ impl<'a> SessionCatalog<'a> {
     fn list(&self, limit: usize) -> Result<(), Failure> {
         let page = self.index.list(None, limit)?;
         let sessions: Vec<_> = page.sessions.into_iter().map(|record| self.counted(record.info)).collect();
-        print(&list::table(&sessions, self.json)?)
+        list::print_table(&sessions, self.json)
     }
 
     async fn events(&self, reference: &str, selection: watch::EventSelection) -> Result<(), Failure> {
@@ -128,13 +132,23 @@ impl<'a> SessionCatalog<'a> {
         watch::events(&self.directory, &self.index, &session, selection, self.json).await
     }
 
-    fn diff(&self, reference: &str, stat: bool) -> Result<(), Failure> {
+    fn diff(&self, reference: &str, selection: diff::DiffSelection) -> Result<(), Failure> {
         let session = self.id(reference)?;
-        print(&match (self.json, stat) {
-            (true, _) => diff::json(self.config, &session)?,
-            (_, true) => diff::stat(self.config, &session)?,
-            _ => diff::render(self.config, &session)?,
-        })
+        let diff::DiffSelection { stat, commits, set, against } = selection;
+        if let Some(against) = against {
+            let compared = diff::against(self.config, &session, set, against, self.json)?;
+            return if self.json { print_json_text(&compared) } else { print(&compared) };
+        }
+        let changes = diff::open_changes(self.config, &session, set)?;
+        match (self.json, stat) {
+            (true, _) if commits => print_json_text(&commits::json(&changes, &session)?),
+            (true, _) => print_json_text(&diff::json(&changes, &session)?),
+            (_, true) if commits => print(&commits::stat(&changes, &session)),
+            (_, true) => print(&diff::stat(&changes, &session)?),
+            // A patch is data for other programs.
+            _ if commits => print_exact(&commits::render(&changes, &session)?),
+            _ => print_exact(&diff::render(&changes, &session)?),
+        }
     }
 
     fn discard(&self, reference: &str) -> Result<(), Failure> {
@@ -163,7 +177,12 @@ pub(crate) fn explain(reference: &str, config: &Config, json: bool) -> Result<Ex
         let why = format!("session `{session}` has no recorded policy: its sandbox was never made");
         Failure::new(ProblemCode::InvalidRequest, why).help(format!("viv logs {session}"))
     })?;
-    print(&crate::policy::explain::session(&effective, json))?;
+    let explained = crate::policy::explain::session(&effective, json);
+    if json {
+        print_json_text(&explained)?;
+    } else {
+        print(&explained)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

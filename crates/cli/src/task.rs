@@ -27,7 +27,7 @@ use crate::backend;
 use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 use crate::host;
-use crate::policy::{PolicyContext, choose, load};
+use crate::policy::{PolicyContext, choose, choose_for_task, load};
 use crate::served_sessions::ServedSessions;
 use crate::session_id::new_session_id;
 use crate::signals::{StopSignal, StopSignals};
@@ -97,7 +97,11 @@ impl TaskSetup {
         let named = file.sandbox.policy.as_deref().map(|name| policy_name(folder, name));
         let workspace = file.workspace.as_ref().map(|path| folder.join(path));
         let setting = PolicyContext::of(config, json).in_project(workspace.as_deref());
-        let policy = Arc::new(choose(&setting, named.as_deref(), &[])?);
+        let policy = Arc::new(match named {
+            // The task file may come from anybody, so its policy is not a person's choice.
+            Some(name) if !file.policy_is_chosen => choose_for_task(&setting, &name)?,
+            named => choose(&setting, named.as_deref(), &[])?,
+        });
         Self::with_policy(file, folder, config, agent, policy)
     }
 

@@ -1,16 +1,18 @@
 //! Events of a session as readable lines.
 //!
-//! Text from the agent is untrusted and passes an [`EscapeFilter`].
+//! Text from the agent is untrusted: every line contains a [`PrintableText`].
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::fmt::Write as _;
 
+use base::PrintableText;
 use protocol::{
     ContentPart, EgressConnection, Event, EventBody, FileAction, Item, ItemId, ItemKind, ItemRole, ItemStatus,
-    Permission, PermissionStatus, Question, QuestionStatus, Usage,
+    Permission, PermissionStatus, Question, QuestionStatus, RequestMetadata, Usage,
 };
 
-use crate::escape_filter::EscapeFilter;
+use crate::approval::Approval;
+use crate::shell_word::shell_word;
 
 /// Prints events and sums their cost.
 #[derive(Debug, Default)]
@@ -31,12 +33,17 @@ struct TimelineLine {
     colour: &'static str,
     mark: &'static str,
     label: &'static str,
-    text: String,
+    text: PrintableText,
 }
 
 impl TimelineLine {
-    fn new(colour: &'static str, mark: &'static str, label: &'static str, text: impl Into<String>) -> Self {
-        Self { colour, mark, label, text: text.into() }
+    fn new(colour: &'static str, mark: &'static str, label: &'static str, text: impl AsRef<str>) -> Self {
+        Self { colour, mark, label, text: PrintableText::clean(text.as_ref()) }
+    }
+
+    /// Returns a line in which unsafe characters are visible: the text says what an agent does or wants to do.
+    fn exact(colour: &'static str, mark: &'static str, label: &'static str, text: impl AsRef<str>) -> Self {
+        Self { colour, mark, label, text: PrintableText::exact(text.as_ref()) }
     }
 }
 
@@ -52,19 +59,19 @@ impl Timeline {
         Self { without_messages: true, ..Self::default() }
     }
 
-    /// Prints the lines of `event`; many types have none.
-    pub(crate) fn show(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
+    /// Returns the lines of `event`; many types have none.
+    pub(crate) fn render(&mut self, event: &Event) -> String {
         let shown = self.lines(&event.draft.body);
-        self.print(event, shown, to)
+        self.layout(event, shown)
     }
 
-    /// Prints `event` like [`Self::show`]; types without lines are printed by type and number.
-    pub(crate) fn show_all(&mut self, event: &Event, to: &mut dyn Write) -> io::Result<()> {
+    /// Returns the lines of `event` like [`Self::render`]; types without lines are shown by type and number.
+    pub(crate) fn render_all(&mut self, event: &Event) -> String {
         let mut shown = self.lines(&event.draft.body);
         if shown.is_empty() {
             shown.push(TimelineLine::new(DIM, "·", "event", format!("{} {}", event.sequence, kind(event))));
         }
-        self.print(event, shown, to)
+        self.layout(event, shown)
     }
 
     /// Returns the lines of an event. A tool call is shown at its start, before its results. Some agents send the arguments
@@ -96,25 +103,26 @@ impl Timeline {
             _ => true,
         });
         let later = known.and_then(|known| arguments(done).filter(|now| is_empty(&known) && !is_empty(now)));
-        let input = later.map(|now| TimelineLine::new(DIM, "│", "input", main_argument(now)));
+        let input = later.map(|now| TimelineLine::exact(DIM, "│", "input", main_argument(now)));
         input.into_iter().chain(item(&rest)).collect()
     }
 
-    fn print(&mut self, event: &Event, lines: Vec<TimelineLine>, to: &mut dyn Write) -> io::Result<()> {
+    fn layout(&mut self, event: &Event, lines: Vec<TimelineLine>) -> String {
         self.count(&event.draft.body);
         let now: Option<jiff::Timestamp> = event.time.parse().ok();
         let started = *self.started.get_or_insert(now.unwrap_or_default());
         let seconds = now.map_or(0.0, |now| now.duration_since(started).as_secs_f64());
-        for line in lines {
-            let mut text = line.text.lines().filter(|text| !text.trim().is_empty());
+        let mut shown = String::new();
+        for TimelineLine { colour, mark, label, text } in lines {
+            let mut text = text.as_str().lines().filter(|text| !text.trim().is_empty());
             let first = text.next().unwrap_or_default();
-            let TimelineLine { colour, mark, label, .. } = line;
-            writeln!(to, "{DIM}{seconds:>6.2}\x1b[0m  {colour}{mark} {label:<11}\x1b[0m {}", clean(first))?;
+            // Writing to a string cannot fail.
+            let _ = writeln!(shown, "{DIM}{seconds:>6.2}\x1b[0m  {colour}{mark} {label:<11}\x1b[0m {first}");
             for more in text {
-                writeln!(to, "{:>22}{}", "", clean(more))?;
+                let _ = writeln!(shown, "{:>22}{more}", "");
             }
         }
-        to.flush()
+        shown
     }
 
     fn count(&mut self, body: &EventBody) {
@@ -151,7 +159,7 @@ fn lines(body: &EventBody) -> Vec<TimelineLine> {
     match body {
         EventBody::ItemCompleted(event) => item(&event.item),
         EventBody::PermissionRequested(permission) => {
-            vec![TimelineLine::new(YELLOW, "?", "permission", asked(permission))]
+            vec![TimelineLine::exact(YELLOW, "?", "permission", Approval::of(permission).text().as_str())]
         }
         EventBody::PermissionResolved(permission) => vec![resolved(permission)],
         EventBody::QuestionRequested(question) => {
@@ -198,14 +206,14 @@ fn content(part: &ContentPart, failed: bool) -> TimelineLine {
     match part {
         ContentPart::Text { text } => TimelineLine::new(GREEN, "●", "assistant", text),
         ContentPart::Reasoning { text, .. } => TimelineLine::new(DIM, "∴", "thinking", text),
-        ContentPart::ToolCall { name, arguments, .. } => TimelineLine::new(BLUE, "▶", "tool", call(name, arguments)),
+        ContentPart::ToolCall { name, arguments, .. } => TimelineLine::exact(BLUE, "▶", "tool", call(name, arguments)),
         ContentPart::ToolResult { output, .. } if failed => TimelineLine::new(RED, "✖", "failed", shortened(output)),
         ContentPart::ToolResult { output, .. } => TimelineLine::new(DIM, "│", "result", shortened(output)),
-        ContentPart::FileRef { path, action: FileAction::Read, .. } => TimelineLine::new(DIM, "○", "read", path),
+        ContentPart::FileRef { path, action: FileAction::Read, .. } => TimelineLine::exact(DIM, "○", "read", path),
         ContentPart::FileRef { path, diff, .. } => {
-            TimelineLine::new(BLUE, "✎", "write", format!("{path}{}", counts(diff.as_deref())))
+            TimelineLine::exact(BLUE, "✎", "write", format!("{path}{}", counts(diff.as_deref())))
         }
-        ContentPart::Image { path, .. } => TimelineLine::new(BLUE, "▣", "image", path),
+        ContentPart::Image { path, .. } => TimelineLine::exact(BLUE, "▣", "image", path),
         ContentPart::Status { label, detail } => {
             TimelineLine::new(DIM, "·", "status", format!("{label} {}", detail.as_deref().unwrap_or_default()))
         }
@@ -221,11 +229,16 @@ fn call(name: &str, arguments: &str) -> String {
 fn main_argument(arguments: &str) -> String {
     let words = |value: &serde_json::Value| -> Option<String> {
         let words = value.get("command")?.as_array()?;
-        Some(words.iter().map(|word| word.as_str().unwrap_or_default()).collect::<Vec<_>>().join(" "))
+        Some(words.iter().map(|word| shell_word(word.as_str().unwrap_or_default())).collect::<Vec<_>>().join(" "))
     };
     let value: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
     let one = |key: &str| value.get(key).and_then(|value| value.as_str()).map(ToOwned::to_owned);
-    let shown = words(&value).or_else(|| one("path")).or_else(|| one("url")).or_else(|| one("question"));
+    let shown = words(&value)
+        .or_else(|| one("command"))
+        .or_else(|| one("file_path"))
+        .or_else(|| one("path"))
+        .or_else(|| one("url"))
+        .or_else(|| one("question"));
     shown.unwrap_or_else(|| shortened(arguments))
 }
 
@@ -236,23 +249,15 @@ fn counts(diff: Option<&str>) -> String {
     format!(" (+{} -{})", starting('+', "+++"), starting('-', "---"))
 }
 
-fn asked(permission: &Permission) -> String {
-    let input = permission.metadata.as_ref().and_then(|metadata| metadata.get("input"));
-    match input {
-        Some(input) => call(&permission.action, &input.to_string()),
-        None => permission.action.clone(),
-    }
-}
-
 fn resolved(permission: &Permission) -> TimelineLine {
-    let reason = permission.metadata.as_ref().and_then(|data| data.get("reason")).and_then(|reason| reason.as_str());
+    let reason = RequestMetadata::read(permission.metadata.as_ref()).reason;
     let because = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     match permission.status {
         PermissionStatus::Accept => TimelineLine::new(GREEN, "✓", "allowed", format!("once{because}")),
         PermissionStatus::AcceptForSession => {
             TimelineLine::new(GREEN, "✓", "allowed", format!("for this session{because}"))
         }
-        _ => TimelineLine::new(RED, "✗", "refused", format!("{}{because}", permission.action)),
+        _ => TimelineLine::exact(RED, "✗", "refused", format!("{}{because}", permission.action)),
     }
 }
 
@@ -267,7 +272,7 @@ fn answered(question: &Question) -> TimelineLine {
 
 fn denied(connection: &EgressConnection) -> TimelineLine {
     let EgressConnection { host, port, rule, .. } = connection;
-    TimelineLine::new(RED, "⛔", "denied", format!("connection to {host}:{port} ({rule})"))
+    TimelineLine::exact(RED, "⛔", "denied", format!("connection to {host}:{port} ({rule})"))
 }
 
 /// Returns the first lines of a text, shortened.
@@ -280,11 +285,6 @@ fn shortened(text: &str) -> String {
         shown.push(format!("… {rest} more lines"));
     }
     shown.join("\n")
-}
-
-/// Removes escape sequences.
-pub(crate) fn clean(text: &str) -> String {
-    String::from_utf8_lossy(&EscapeFilter::default().pass(text.as_bytes())).into_owned()
 }
 
 #[cfg(test)]
@@ -308,6 +308,6 @@ mod tests {
     fn escape_sequences_of_the_agent_are_removed() {
         let part = ContentPart::Text { text: "a\x1b]52;c;x\x07b".into() };
         let line = content(&part, false);
-        assert_eq!(clean(&line.text), "ab");
+        assert_eq!(line.text.as_str(), "ab");
     }
 }

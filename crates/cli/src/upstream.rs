@@ -18,6 +18,7 @@ use store::{SessionIndex, SystemClock};
 use crate::config::{Config, ContentWord, EnvUpstream, UpstreamKind, UpstreamSection};
 use crate::failure::Failure;
 use crate::host;
+use crate::shell_word::shell_word;
 
 pub(crate) use notice::ModelNotice;
 
@@ -86,7 +87,7 @@ fn of_section(config: &Config, name: &str, section: &UpstreamSection) -> Result<
     let vendor = VendorUpstream::new(vendor);
     Ok(Arc::new(vendor.map_err(|error| {
         Failure::from_error(ProblemCode::ConfigInvalid, &error)
-            .help(format!("${{EDITOR:-vi}} {}", config.data_dir.join("viv.toml").display()))
+            .help(format!("${{EDITOR:-vi}} {}", shell_word(&config.data_dir.join("viv.toml").to_string_lossy())))
     })?))
 }
 
@@ -138,7 +139,9 @@ fn scripted(config: &Config, script: Option<&Path>) -> Result<ScriptedUpstream, 
     let Some(path) = script else { return ScriptedUpstream::demo().map_err(|error| invalid(&error)) };
     let path = config.path(path);
     let text = std::fs::read_to_string(&path).map_err(|error| {
-        Failure::new(ProblemCode::ConfigInvalid, format!("cannot read the script `{}`", path.display())).because(&error)
+        Failure::new(ProblemCode::ConfigInvalid, format!("cannot read the script `{}`", path.display()))
+            .because(&error)
+            .help(format!("ls -l {}", shell_word(&path.to_string_lossy())))
     })?;
     ModelScript::parse(&text).map(ScriptedUpstream::new).map_err(|error| invalid(&error))
 }

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
 use crate::money::usd;
-use crate::table::{TextTable, print, print_json};
+use crate::table::{TextTable, print, print_exact, print_json};
 use settle::SettleCommand;
 
 #[derive(Debug, Args)]
@@ -66,7 +66,7 @@ pub(crate) fn carry_out(arguments: &UsageArguments, config: &Config, json: bool)
         return Ok(ExitCode::SUCCESS);
     }
     let table = table(arguments.by, &rows);
-    print(&if arguments.format == UsageFormat::Csv { table.csv() } else { table.text() })?;
+    print_table(&table, arguments.format)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -95,8 +95,12 @@ fn list_unknown(calls: &[UnknownCall], format: UsageFormat, json: bool) -> Resul
     };
     let head = ["CALL", "SESSION", "ACCOUNT", "MODEL", "HELD USD", "HELD SINCE", "REASON"];
     let table = TextTable { head, rows: calls.iter().map(row).collect() };
-    print(&if format == UsageFormat::Csv { table.csv() } else { table.text() })?;
+    print_table(&table, format)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_table<const COLUMNS: usize>(table: &TextTable<COLUMNS>, format: UsageFormat) -> Result<(), Failure> {
+    if format == UsageFormat::Csv { print_exact(&table.csv()) } else { print(&table.text()) }
 }
 
 fn table(by: UsageGrouping, rows: &[UsageRow]) -> TextTable<10> {

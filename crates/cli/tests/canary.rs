@@ -107,11 +107,11 @@ fn repeat(number: usize, key: &str) -> Vec<Vec<u8>> {
     }
 }
 
-struct Place {
+struct CanaryFixture {
     fixture: VivFixture,
 }
 
-impl Place {
+impl CanaryFixture {
     fn new(address: &str) -> Self {
         let fixture = VivFixture::with_inner_data_dir(env!("CARGO_BIN_EXE_viv"));
         // Outside of the data directory, whose every byte is searched.
@@ -155,9 +155,9 @@ struct Served {
 }
 
 impl Served {
-    fn start(place: &Place) -> Self {
-        let log = fs::File::create(place.fixture.directory().join("log")).unwrap();
-        let mut command = place.viv(&["--json", "gateway", "serve", "--listen", "127.0.0.1:0"]);
+    fn start(fixture: &CanaryFixture) -> Self {
+        let log = fs::File::create(fixture.fixture.directory().join("log")).unwrap();
+        let mut command = fixture.viv(&["--json", "gateway", "serve", "--listen", "127.0.0.1:0"]);
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let address = testkit::listening_address(&mut child);
         Self { child, address }
@@ -186,10 +186,10 @@ impl Served {
 #[test]
 fn the_key_is_in_no_answer_log_journal_or_ledger_and_unknown_calls_are_settled_by_hand() {
     let parrot = Parrot::start();
-    let place = Place::new(&parrot.address);
-    let created = place.json(&["keys", "create", "--account", "team", "--budget", "9", "--ttl", "1h"]);
+    let fixture = CanaryFixture::new(&parrot.address);
+    let created = fixture.json(&["keys", "create", "--account", "team", "--budget", "9", "--ttl", "1h"]);
     let token = created["key"].as_str().or_else(|| created["token"].as_str()).unwrap().to_owned();
-    let served = Served::start(&place);
+    let served = Served::start(&fixture);
     for number in 0..8 {
         let answer = served.call(&token, number == 2);
         assert!(answer.starts_with(b"HTTP/1.1 "), "call {number}");
@@ -197,44 +197,44 @@ fn the_key_is_in_no_answer_log_journal_or_ledger_and_unknown_calls_are_settled_b
     }
     served.stop();
     // And once from a sandbox.
-    let ran = place.viv(&["run", "mock", "hello", "--perms=deny", "--workspace=workspace"]).output().unwrap();
+    let ran = fixture.viv(&["run", "mock", "hello", "--perms=deny", "--workspace=workspace"]).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     check_without_key("what `viv run` printed", &ran.stdout);
     check_without_key("the log of `viv run`", &ran.stderr);
 
     let shown = parrot.shown.lock().unwrap().clone();
     assert!(shown.len() >= 9 && shown.iter().all(|key| key == KEY), "{shown:?}");
-    let log = fs::read(place.fixture.directory().join("log")).unwrap();
+    let log = fs::read(fixture.fixture.directory().join("log")).unwrap();
     assert!(String::from_utf8_lossy(&log).contains("refused"), "the log says something: {} bytes", log.len());
     check_without_key("the log", &log);
-    let kept = files(&place.fixture.directory().join("data"));
+    let kept = files(&fixture.fixture.directory().join("data"));
     assert!(kept.len() > 8, "{kept:?}");
     for path in kept {
         check_without_key(&path.display().to_string(), &fs::read(&path).unwrap());
     }
-    close_by_hand(&place);
+    close_by_hand(&fixture);
 }
 
 /// An invalid answer may have cost something: the call is listed until a person settles it.
-fn close_by_hand(place: &Place) {
-    let unknown = place.json(&["usage", "--unknown"]);
+fn close_by_hand(fixture: &CanaryFixture) {
+    let unknown = fixture.json(&["usage", "--unknown"]);
     let calls: Vec<&str> = unknown.as_array().unwrap().iter().map(|call| call["call"].as_str().unwrap()).collect();
     assert!(calls.len() >= 3, "{unknown}");
     let settle = |call: &str, cost: &str| {
-        let output = place.viv(&["usage", "settle", call, cost, "--reason=invoice 12"]).output().unwrap();
+        let output = fixture.viv(&["usage", "settle", call, cost, "--reason=invoice 12"]).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     };
     for (index, call) in calls.iter().enumerate() {
         assert_eq!(settle(call, if index == 0 { "--usd=0.25" } else { "--free" }).0, 0);
     }
-    assert_eq!(place.json(&["usage", "--unknown"]).as_array().unwrap().len(), 0);
-    let settled = place.json(&["usage", "settled"]);
+    assert_eq!(fixture.json(&["usage", "--unknown"]).as_array().unwrap().len(), 0);
+    let settled = fixture.json(&["usage", "settled"]);
     assert_eq!(settled.as_array().unwrap().len(), calls.len());
     assert_eq!((settled[0]["by"].as_str(), settled[0]["reason"].as_str()), (Some("ann"), Some("invoice 12")));
     assert_eq!(settled[0]["spent_picos"], 250_000_000_000_u64);
     let (code, words) = settle(calls[0], "--usd=9");
     assert!(code != 0 && words.contains("it cannot be resolved"), "{code} {words}");
-    let usage = place.json(&["usage", "--by", "account"]);
+    let usage = fixture.json(&["usage", "--by", "account"]);
     let team = usage["rows"].as_array().unwrap().iter().find(|row| row["name"] == "team").unwrap();
     assert_eq!((&team["held_picos"], &team["unknown"]), (&0.into(), &0.into()));
 }

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-type Case = fn(&Place);
+type Case = fn(&EngineFixture);
 
 /// The tests with their names.
 const CASES: [(&str, Case); 10] = [
@@ -40,10 +40,10 @@ fn main() {
     for engine in &engines {
         let of_its_own = if engine.is_rootless() && !is_delegated() { OF_A_USER } else { OF_ROOT };
         for (name, case) in CASES.into_iter().chain([of_its_own]) {
-            let place = Place::of(engine);
+            let fixture = EngineFixture::of(engine);
             trials.push(Trial::test(format!("{}::{name}", engine.name()), move || -> Result<(), Failed> {
-                case(&place);
-                Ok(place.check_left()?)
+                case(&fixture);
+                Ok(fixture.check_left()?)
             }));
         }
     }
@@ -60,7 +60,7 @@ fn is_delegated() -> bool {
 }
 
 /// A data directory whose configuration names a test engine.
-struct Place {
+struct EngineFixture {
     directory: TempDir,
     engine: &'static str,
     socket: PathBuf,
@@ -75,14 +75,14 @@ struct Ran {
     people: String,
 }
 
-impl Place {
+impl EngineFixture {
     fn of(engine: &Engine) -> Self {
         let directory = TempDir::new().unwrap();
         std::fs::create_dir(directory.path().join("workspace")).unwrap();
         let (engine, socket, rootless) = (engine.kind().as_str(), engine.socket(), engine.is_rootless());
-        let place = Self { directory, engine, socket, rootless };
-        place.configure(&format!("image = \"{IMAGE}\"\nsocket = \"{}\"\n", place.socket.display()));
-        place
+        let fixture = Self { directory, engine, socket, rootless };
+        fixture.configure(&format!("image = \"{IMAGE}\"\nsocket = \"{}\"\n", fixture.socket.display()));
+        fixture
     }
 
     /// Rewrites the sandbox section of the configuration.
@@ -172,75 +172,75 @@ impl Place {
     }
 }
 
-fn a_command(place: &Place) {
-    let ran = place.exec(&["id"]);
+fn a_command(fixture: &EngineFixture) {
+    let ran = fixture.exec(&["id"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     // The user is unused on the host, or the engine's; the programs are those of the image.
-    let user = if place.rootless { rustix::process::geteuid().as_raw() } else { 1_900_000_000 };
+    let user = if fixture.rootless { rustix::process::geteuid().as_raw() } else { 1_900_000_000 };
     assert!(ran.programs.contains(&format!("uid={user}(agent)")), "{ran:#?}");
-    assert_eq!(place.exec(&["sh", "-c", "exit 7"]).code, Some(7));
-    assert_eq!(place.exec(&["no-such-program"]).code, Some(127));
+    assert_eq!(fixture.exec(&["sh", "-c", "exit 7"]).code, Some(7));
+    assert_eq!(fixture.exec(&["no-such-program"]).code, Some(127));
 }
 
-fn an_agent(place: &Place) {
-    let ran = place.viv(&["run", "mock", "hello", "--backend", place.engine, "--workspace", "."]);
+fn an_agent(fixture: &EngineFixture) {
+    let ran = fixture.viv(&["run", "mock", "hello", "--backend", fixture.engine, "--workspace", "."]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
-    let sessions: Value = serde_json::from_str(&place.viv(&["sessions", "ls"]).programs).unwrap();
+    let sessions: Value = serde_json::from_str(&fixture.viv(&["sessions", "ls"]).programs).unwrap();
     let session = sessions[0]["sessionId"].as_str().unwrap();
-    let events = place.viv(&["sessions", "events", session]).programs;
+    let events = fixture.viv(&["sessions", "events", session]).programs;
     let keeper =
-        if place.rootless && !is_delegated() { "weaker".to_owned() } else { format!("{} (cgroup", place.engine) };
+        if fixture.rootless && !is_delegated() { "weaker".to_owned() } else { format!("{} (cgroup", fixture.engine) };
     assert!(events.contains("policy.effective") && events.contains(&keeper), "{events}");
-    assert_eq!(place.viv(&["sessions", "diff", session]).code, Some(0));
+    assert_eq!(fixture.viv(&["sessions", "diff", session]).code, Some(0));
 }
 
-fn doctor(place: &Place) {
-    let engine = place.engine;
-    let socket = place.socket.display();
-    place.configure(&format!("backend = \"{engine}\"\nimage = \"{IMAGE}\"\nsocket = \"{socket}\"\n"));
-    let ran = place.viv(&["doctor"]);
+fn doctor(fixture: &EngineFixture) {
+    let engine = fixture.engine;
+    let socket = fixture.socket.display();
+    fixture.configure(&format!("backend = \"{engine}\"\nimage = \"{IMAGE}\"\nsocket = \"{socket}\"\n"));
+    let ran = fixture.viv(&["doctor"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     for part in [format!("made by {engine}, chosen by `sandbox.backend` in viv.toml"), format!("at {socket}")] {
         assert!(ran.programs.contains(&part), "no `{part}` in {ran:#?}");
     }
 }
 
-fn engine_absent(place: &Place) {
-    place.configure("socket = \"/nowhere/engine.sock\"\n");
-    let start = if place.rootless { "systemctl --user start" } else { "systemctl start" };
-    place.refused(&[&format!("no {} engine answers (/nowhere/engine.sock", place.engine), start]);
+fn engine_absent(fixture: &EngineFixture) {
+    fixture.configure("socket = \"/nowhere/engine.sock\"\n");
+    let start = if fixture.rootless { "systemctl --user start" } else { "systemctl start" };
+    fixture.refused(&[&format!("no {} engine answers (/nowhere/engine.sock", fixture.engine), start]);
 }
 
-fn image_absent(place: &Place) {
-    place.configure(&format!("image = \"localhost/viv-test:none\"\nsocket = \"{}\"\n", place.socket.display()));
+fn image_absent(fixture: &EngineFixture) {
+    fixture.configure(&format!("image = \"localhost/viv-test:none\"\nsocket = \"{}\"\n", fixture.socket.display()));
     // The text in brackets comes from the engine.
-    place.refused(&["has no image `localhost/viv-test:none`", "o such image", "docs/container"]);
+    fixture.refused(&["has no image `localhost/viv-test:none`", "o such image", "docs/container"]);
 }
 
-fn entrypoint_failed(place: &Place) {
+fn entrypoint_failed(fixture: &EngineFixture) {
     let section = "entrypoint = [\"/bin/sh\", \"-c\", \"echo no licence >&2; exit 3\"]\n";
-    place.configure(&format!("{section}image = \"{IMAGE}\"\nsocket = \"{}\"\n", place.socket.display()));
-    place.refused(&["run the entrypoint", "exited with code 3: no licence"]);
+    fixture.configure(&format!("{section}image = \"{IMAGE}\"\nsocket = \"{}\"\n", fixture.socket.display()));
+    fixture.refused(&["run the entrypoint", "exited with code 3: no licence"]);
 }
 
 /// An entrypoint that does not end keeps the container from being ready.
-fn stopped_at_the_start(place: &Place) {
+fn stopped_at_the_start(fixture: &EngineFixture) {
     let section = "entrypoint = [\"/bin/sleep\", \"600\"]\n";
-    place.configure(&format!("{section}image = \"{IMAGE}\"\nsocket = \"{}\"\n", place.socket.display()));
-    assert_eq!(place.stopped(&["--", "true"], Signal::TERM), Some(143));
+    fixture.configure(&format!("{section}image = \"{IMAGE}\"\nsocket = \"{}\"\n", fixture.socket.display()));
+    assert_eq!(fixture.stopped(&["--", "true"], Signal::TERM), Some(143));
 }
 
-fn stopped(place: &Place) {
-    assert_eq!(place.stopped(&["--", "sleep", "600"], Signal::INT), Some(130));
-    assert_eq!(place.stopped(&["--", "sleep", "600"], Signal::TERM), Some(143));
+fn stopped(fixture: &EngineFixture) {
+    assert_eq!(fixture.stopped(&["--", "sleep", "600"], Signal::INT), Some(130));
+    assert_eq!(fixture.stopped(&["--", "sleep", "600"], Signal::TERM), Some(143));
 }
 
-fn container_refused(place: &Place) {
-    place.configure(&format!(
+fn container_refused(fixture: &EngineFixture) {
+    fixture.configure(&format!(
         "runtime = \"no-such-runtime\"\nimage = \"{IMAGE}\"\nsocket = \"{}\"\n",
-        place.socket.display()
+        fixture.socket.display()
     ));
-    place.refused(&["no-such-runtime"]);
+    fixture.refused(&["no-such-runtime"]);
 }
 
 const SMALL: &str = "version: 1\nfs: {workspace: overlay, read: [/usr, /bin, /lib, /lib64]}\n\
@@ -249,29 +249,29 @@ const SMALL: &str = "version: 1\nfs: {workspace: overlay, read: [/usr, /bin, /li
 /// Policy that accepts weaker limits.
 const WEAKER: &str = "degrade: {memory: rlimit, pids: rlimit, cpus: none}\n";
 
-fn limits_refused(place: &Place) {
-    place.write("policy.yaml", SMALL);
-    let policy = place.directory.path().join("policy.yaml");
+fn limits_refused(fixture: &EngineFixture) {
+    fixture.write("policy.yaml", SMALL);
+    let policy = fixture.directory.path().join("policy.yaml");
     let exec = |command: &[&str]| {
-        let start = ["exec", "--backend", place.engine, "--policy", policy.to_str().unwrap(), "--"];
-        place.viv(&[&start[..], command].concat())
+        let start = ["exec", "--backend", fixture.engine, "--policy", policy.to_str().unwrap(), "--"];
+        fixture.viv(&[&start[..], command].concat())
     };
     let ran = exec(&["true"]);
     assert_eq!(ran.code, Some(125), "{ran:#?}");
     assert!(ran.people.contains("`proc.memory` cannot be enforced here"), "{ran:#?}");
     // With the weaker limit that the policy accepts, each process has its own limit.
-    place.write("policy.yaml", &format!("{SMALL}{WEAKER}"));
+    fixture.write("policy.yaml", &format!("{SMALL}{WEAKER}"));
     let ran = exec(&["sh", "-c", "ulimit -d; tail /dev/zero"]);
     let told: Value = serde_json::from_str(&ran.programs).unwrap();
     assert_eq!((&told["stdout"], &told["stderr"]), (&"65536\n".into(), &"tail: memory exhausted\n".into()), "{told}");
 }
 
-fn out_of_memory(place: &Place) {
-    let told = place.failed(SMALL, "{run: [tail, /dev/zero]}");
+fn out_of_memory(fixture: &EngineFixture) {
+    let told = fixture.failed(SMALL, "{run: [tail, /dev/zero]}");
     assert!(told.contains("exceeded its memory limit"), "{told}");
 }
 
-fn timed_out(place: &Place) {
-    let told = place.failed(&format!("{SMALL}{WEAKER}"), "{run: [sleep, '600'], timeout: 500ms}");
+fn timed_out(fixture: &EngineFixture) {
+    let told = fixture.failed(&format!("{SMALL}{WEAKER}"), "{run: [sleep, '600'], timeout: 500ms}");
     assert!(told.contains("exceeded its time limit"), "{told}");
 }

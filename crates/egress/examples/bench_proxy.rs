@@ -50,6 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         credentials: ProxyCredentials::default(),
         dns: None,
         limits: EgressLimits::default(),
+        in_flight: base::ByteBudget::new(64 << 20),
     };
     // The same backlog as a sandbox's listener, whose constant is in another crate.
     let socket = TcpSocket::new_v4()?;

@@ -21,6 +21,12 @@ use crate::{
 /// Pause after a failed accept, usually because the process has no free file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Memory that each connection needs: the head of a request, and a small buffer for each direction.
+const CONNECTION_BYTES: usize = 64 << 10;
+/// The answer to a connection for which the session has no memory left.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
 /// Handle of the tasks that serve one session's listener.
 ///
 /// Dropping it closes all connections at once. Their partial traffic is recorded.
@@ -44,9 +50,9 @@ impl EgressAttachment {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let (recorder, recording) = AttemptRecorder::new(identity.journal, counters, identity.limits.repeat_window);
         let connector = Connector::new(identity.policy, internet, identity.limits);
-        let EgressIdentity { session, turn, credentials, dns: names, .. } = identity;
+        let EgressIdentity { session, turn, credentials, dns: names, in_flight, .. } = identity;
         let names = names.map(DnsServer::new).transpose()?;
-        let proxy = Arc::new(SessionProxy { session, turn, connector, recorder, credentials });
+        let proxy = Arc::new(SessionProxy { session, turn, connector, recorder, credentials, in_flight });
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn_on(recording, &runtime);
         if let Some(names) = names {
@@ -97,6 +103,14 @@ async fn connection(stream: TcpStream, proxy: Arc<SessionProxy>) {
     // Without TCP_NODELAY small writes can wait 40 ms for an acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    // Returned when the connection has ended.
+    let mut reserved = proxy.in_flight.reservation();
+    if let Err(full) = reserved.grow(CONNECTION_BYTES, proxy.connector.limits.head_timeout).await {
+        tracing::warn!(session = %proxy.session, "refused a connection: {full}");
+        // Best effort: the answer is short, and the connection is new.
+        let _ = stream.try_write(TOO_MANY);
+        return;
     }
     if let Err(error) = session_proxy::serve(stream, &proxy).await {
         tracing::debug!(%error, session = %proxy.session, "connection failed");

@@ -8,6 +8,7 @@ use std::{
     time::Instant,
 };
 
+use base::{ByteBudget, ByteReservation};
 use policy::{Endpoint, RuleRef};
 use protocol::{EgressConnection, TurnId};
 
@@ -23,9 +24,16 @@ const PATH_CHARS: usize = 1024;
 pub(crate) struct Traffic {
     sent: AtomicU64,
     received: AtomicU64,
+    /// The bytes in memory that its buffers may take; `None` leaves them small.
+    in_flight: Option<ByteBudget>,
 }
 
 impl Traffic {
+    /// Returns a reservation for a buffer that grows; `None` leaves the buffer small.
+    pub(crate) fn buffer_reservation(&self) -> Option<ByteReservation> {
+        self.in_flight.as_ref().map(ByteBudget::reservation)
+    }
+
     /// Adds bytes sent by the sandbox.
     pub(crate) fn add_sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -87,6 +95,12 @@ impl Attempt {
 
     pub(crate) fn traffic(&self) -> Arc<Traffic> {
         self.traffic.clone()
+    }
+
+    /// Lets the buffers of the connection grow within `in_flight`. Called before the connection has traffic.
+    pub(crate) fn within(mut self, in_flight: &ByteBudget) -> Self {
+        self.traffic = Arc::new(Traffic { in_flight: Some(in_flight.clone()), ..Traffic::default() });
+        self
     }
 
     /// Marks the attempt as an allowed connection.

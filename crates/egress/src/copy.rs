@@ -2,6 +2,7 @@
 
 use std::io;
 
+use base::ByteReservation;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     time::{Instant, sleep_until},
@@ -36,12 +37,16 @@ impl Direction {
     }
 }
 
-/// A growing buffer for copying.
-pub(crate) struct CopyBuffer(Vec<u8>);
+/// A buffer for copying that grows while the session has memory left.
+pub(crate) struct CopyBuffer {
+    bytes: Vec<u8>,
+    reserved: Option<ByteReservation>,
+}
 
 impl CopyBuffer {
-    pub(crate) fn new() -> Self {
-        Self(vec![0; BUFFER_MIN])
+    /// Returns a small buffer for a connection.
+    pub(crate) fn new(traffic: &Traffic) -> Self {
+        Self { bytes: vec![0; BUFFER_MIN], reserved: traffic.buffer_reservation() }
     }
 
     /// Reads at most `limit` bytes and returns them; empty when the peer has closed.
@@ -50,12 +55,13 @@ impl CopyBuffer {
         source: &mut PeekReader<impl AsyncRead + Unpin>,
         limit: u64,
     ) -> io::Result<&[u8]> {
-        let room = self.0.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
-        let count = source.read(&mut self.0[..room]).await?;
-        if count == self.0.len() && count < BUFFER_MAX {
-            self.0.resize(count * 2, 0);
+        let room = self.bytes.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
+        let count = source.read(&mut self.bytes[..room]).await?;
+        let is_full = count == self.bytes.len() && count < BUFFER_MAX;
+        if is_full && self.reserved.as_mut().is_some_and(|reserved| reserved.try_grow(count)) {
+            self.bytes.resize(count * 2, 0);
         }
-        Ok(&self.0[..count])
+        Ok(&self.bytes[..count])
     }
 }
 
@@ -66,7 +72,7 @@ pub(crate) async fn copy_one_way(
     traffic: &Traffic,
     way: Direction,
 ) -> io::Result<()> {
-    let mut buffer = CopyBuffer::new();
+    let mut buffer = CopyBuffer::new(traffic);
     loop {
         let bytes = buffer.read(source, u64::MAX).await?;
         if bytes.is_empty() {

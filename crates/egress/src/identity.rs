@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use base::ByteBudget;
 use protocol::{SessionId, TurnId};
 use store::Journal;
 
@@ -26,6 +27,8 @@ pub struct EgressIdentity {
     pub dns: Option<DnsSockets>,
     /// Its limits.
     pub limits: EgressLimits,
+    /// The bytes in memory that all connections of the session share.
+    pub in_flight: ByteBudget,
 }
 
 /// The limits of one session at the proxy.

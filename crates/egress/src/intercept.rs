@@ -23,6 +23,9 @@ use crate::{
     tunnel::{TunnelError, first_hello},
 };
 
+/// Memory that the two TLS connections of an intercepted tunnel need for their records and buffers.
+const TLS_BYTES: usize = 192 << 10;
+
 impl SessionProxy {
     /// Accepts TLS in the name of the tunnel's host and serves the request inside.
     pub(crate) async fn serve_intercepted<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
@@ -35,6 +38,13 @@ impl SessionProxy {
             Ok(_) => {}
             Err(TunnelError::Refused(refusal)) => return refuse_tunnel(client, attempt, &refusal).await,
             Err(TunnelError::Broken(_)) => return Ok(()),
+        }
+        let mut reserved = self.in_flight.reservation();
+        if let Err(full) = reserved.grow(TLS_BYTES, self.connector.limits.head_timeout).await {
+            tracing::warn!(session = %self.session, "closed a tunnel: {full}");
+            attempt.allow(endpoint, rule);
+            attempt.fail(full.to_string());
+            return Ok(());
         }
         let acceptor = session_ca.acceptor(&endpoint.host).map_err(io::Error::other)?;
         let limits = &self.connector.limits;

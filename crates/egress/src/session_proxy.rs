@@ -2,6 +2,7 @@
 
 use std::{io, sync::Arc};
 
+use base::ByteBudget;
 use policy::{Endpoint, RuleRef};
 use protocol::SessionId;
 use tokio::{
@@ -41,6 +42,8 @@ pub(crate) struct SessionProxy {
     pub(crate) connector: Connector,
     pub(crate) recorder: AttemptRecorder,
     pub(crate) credentials: ProxyCredentials,
+    /// The bytes in memory that all connections of the session share.
+    pub(crate) in_flight: ByteBudget,
 }
 
 /// A tunnel that the policy allows.
@@ -220,7 +223,7 @@ impl SessionProxy {
 
     fn attempt(&self, query: &AccessQuery, method: &str) -> Attempt {
         let to = (query.host.as_str(), query.port);
-        Attempt::new(self.recorder.clone(), (self.turn)(), to, method)
+        Attempt::new(self.recorder.clone(), (self.turn)(), to, method).within(&self.in_flight)
     }
 
     /// Opens a tunnel if the policy allows it. An intercepted tunnel connects later, for each request in it.

@@ -31,12 +31,15 @@ def picos(cost):
     return int((cost * PICOS).to_integral_value(decimal.ROUND_CEILING))
 
 
-def rates(model, vendor, tier=""):
+SERVICES = ("flex", "priority")
+
+
+def rates(model, vendor, tier="", service=""):
     """The prices of a model in one tier, or None where the list has none."""
 
     def cost(name, hour=""):
-        # Names end in the tier, but for the one-hour cache, whose name comes first.
-        return model.get(f"{name}{hour}{tier}") or None
+        # Names end in the tier and the service tier, but for the one-hour cache, whose name comes first.
+        return model.get(f"{name}{hour}{tier}{service}") or None
 
     prompt, answer = cost("input_cost_per_token"), cost("output_cost_per_token")
     if prompt is None or answer is None:
@@ -52,6 +55,17 @@ def rates(model, vendor, tier=""):
     return dict(zip(names, map(picos, (prompt, answer, read, written, hour))))
 
 
+def service(model, vendor, name, tiers):
+    """The prices of a service tier, or None where the list has none for each tier of the prompt's length."""
+    entry = rates(model, vendor, service=f"_{name}")
+    above = [(tokens, rates(model, vendor, f"_above_{tokens}k_tokens", f"_{name}")) for tokens in tiers]
+    if entry is None or any(tier is None for _, tier in above):
+        return None
+    if above:
+        entry["above"] = [{"tokens": tokens * 1000, **tier} for tokens, tier in above]
+    return entry
+
+
 def price(model):
     vendor = model["litellm_provider"]
     entry = rates(model, vendor)
@@ -62,6 +76,17 @@ def price(model):
     above = [{"tokens": tokens * 1000, **tier} for tokens, tier in above if tier]
     if above:
         entry["above"] = above
+    services = {name: service(model, vendor, name, tiers) for name in SERVICES}
+    services = {name: prices for name, prices in services.items() if prices}
+    if services:
+        entry["service"] = services
+    if model.get("supports_reasoning"):
+        # Anthropic's models reason if the request asks for it, unless they always do.
+        asked = vendor == "anthropic" and not model.get("thinking_always_on")
+        entry["reasoning"] = "asked" if asked else "always"
+    searches = model.get("search_context_cost_per_query") or {}
+    if searches:
+        entry["search"] = picos(max(searches.values()))
     if isinstance(model.get("max_output_tokens"), int):
         entry["max_output_tokens"] = model["max_output_tokens"]
     return {"vendor": vendor, **entry}

@@ -25,6 +25,8 @@ pub type TokenLookup = Arc<dyn Fn(&str) -> Result<Arc<GatewayIdentity>, Authenti
 
 /// The time a connection may idle, or take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(300);
+/// The most bytes of one connection that are buffered before they are parsed or sent. Also the longest head.
+const CONNECTION_BUFFER: usize = 64 << 10;
 /// The pause before the next accept when the process has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -136,6 +138,7 @@ async fn serve_connection(stream: TcpStream, context: Arc<ConnectionContext>, pe
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(CONNECTION_BUFFER)
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {

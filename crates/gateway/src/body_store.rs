@@ -21,9 +21,9 @@ pub trait BodyStore: Send + Sync {
 
 impl BodyStore for store::FileBodyStore {
     fn put(&self, kind: BodyKind, bytes: Bytes) -> io::Result<BodyRef> {
-        // Bytes without another owner need not be copied.
-        let stored =
-            if bytes.is_unique() { Self::put(self, kind, Vec::from(bytes)) } else { Self::put(self, kind, &*bytes) };
+        // Only a short body becomes part of its record, and then bytes without another owner need not be copied.
+        let owned = bytes.is_unique() && self.is_short(kind, bytes.len());
+        let stored = if owned { Self::put(self, kind, Vec::from(bytes)) } else { Self::put(self, kind, &*bytes) };
         stored.map_err(io::Error::other)
     }
 

@@ -13,33 +13,42 @@
 //! 1. `service.rs` authenticates the client and reads the body of the request.
 //! 2. `call/handler.rs` checks the policy, then drives the call from hold to response.
 //! 3. `request_fields.rs` reads the model and the upper bound of the usage from the body.
-//! 4. `call/billing.rs` makes the ledger operations: hold, settle, fail.
-//! 5. `call.rs` (this file) changes the state and makes the events for the journal.
-//! 6. `call/batch_writer.rs` writes ledger operations and events, those of one tick together.
-//! 7. `call/tee.rs` forwards the response to the client and stores a copy.
-//! 8. `meter.rs` reads the usage from the response while it passes.
-//! 9. `call/outcome.rs` decides how the end of the call is billed.
+//! 4. `call/billing.rs` makes the ledger operations: hold, settle, fail. `call/hold_plan.rs` has the parts of a hold.
+//! 5. `call/hold_queue.rs` lets a call wait for money that other calls hold.
+//! 6. `call.rs` (this file) changes the state, and `call/events.rs` makes the events for the journal.
+//! 7. `call/batch_writer.rs` writes ledger operations and events, those of one tick together.
+//! 8. `call/tee.rs` forwards the response to the client; `call/metered_body.rs` meters it and stores a copy.
+//! 9. `meter.rs` reads the usage from the response while it passes, and `call/growth.rs` lets the hold grow ahead of it.
+//! 10. `call/outcome.rs` decides how the end of the call is billed.
+//!
+//! A call that the gateway itself cancels, because its turn was interrupted, its session ended or its hold cannot grow,
+//! is charged for the most that it can have cost until then.
 //!
 //! Not here: the service that answers, which is behind the port `upstream.rs`.
 
 mod batch_writer;
 mod billing;
+mod events;
+mod growth;
 mod handler;
+mod hold_plan;
+mod hold_queue;
+mod metered_body;
 mod outcome;
 mod tee;
 
 use std::{
     io,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
 use base::error_chain;
 use bytes::Bytes;
-use protocol::{BodyRef, CallId, EventBody, EventDraft, LlmCall, ModelRequest, ModelResponse, UpstreamError};
-use store::{BodyKind, LedgerOperation};
+use protocol::{BodyRef, CallId, Usage};
+use store::{BodyKind, LedgerOperation, StorageExceeded};
 use tokio::sync::oneshot;
-use tokio_util::task::task_tracker::TaskTrackerToken;
+use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 
 use crate::{
     attachment::AttachmentTasks,
@@ -60,6 +69,9 @@ pub(crate) use billing::Billing;
 pub(crate) use handler::CallHandler;
 pub(crate) use outcome::{CallFacts, CallOutcome};
 pub(crate) use tee::Tee;
+
+/// After an interrupt, the client ends its calls itself within this time. Otherwise the gateway does.
+const INTERRUPT_GRACE: Duration = Duration::from_secs(1);
 
 /// A call that is held in the ledger, or about to be.
 ///
@@ -106,6 +118,8 @@ struct CallEnd {
     failure: Option<String>,
     /// Whether the request may have reached the upstream.
     reached_upstream: bool,
+    /// The most that a call which the gateway cancelled can have used.
+    estimate: Option<Usage>,
     duration: Duration,
 }
 
@@ -122,14 +136,38 @@ struct ReceivedResponse {
 impl ModelCall {
     /// Holds a call in the ledger and records its request. Returns when both are written; only then may it be sent.
     ///
-    /// Fails if a budget does not allow the call, or if the ledger or the journal cannot be written.
+    /// Waits for a short time if the budget is only held by other calls; `waits` is set meanwhile. Fails if a budget
+    /// does not allow the call, or if the ledger or the journal cannot be written.
     async fn hold(
         context: &ConnectionContext,
         identity: Arc<GatewayIdentity>,
         fields: RequestFields,
         request: &UpstreamRequest,
+        waits: &Arc<AtomicBool>,
     ) -> Result<Self, CallRefusal> {
-        let (bill, hold) = context.billing.hold(&identity, request.endpoint, &fields, &request.call)?;
+        let mut place = context.billing.queue.place(identity.session.clone(), identity.limits.held_wait, waits.clone());
+        let mut in_time = place.wait_for_turn().await;
+        loop {
+            let held = Self::try_hold(context, identity.clone(), &fields, request).await;
+            match held {
+                Err(CallRefusal::BudgetSpent(exceeded)) if hold_queue::is_only_held(&exceeded) => {
+                    if !in_time || context.tasks.closing().is_cancelled() {
+                        return Err(CallRefusal::BudgetHeld(exceeded));
+                    }
+                }
+                held => return held,
+            }
+            in_time = place.wait_for_money().await;
+        }
+    }
+
+    async fn try_hold(
+        context: &ConnectionContext,
+        identity: Arc<GatewayIdentity>,
+        fields: &RequestFields,
+        request: &UpstreamRequest,
+    ) -> Result<Self, CallRefusal> {
+        let (bill, hold) = context.billing.hold(&identity, request.endpoint, fields, &request.call)?;
         let tasks = context.tasks.clone();
         let mut call = Self {
             id: request.call.clone(),
@@ -138,7 +176,7 @@ impl ModelCall {
             identity,
             bill,
             endpoint: request.endpoint,
-            model: fields.model,
+            model: fields.model.clone(),
             started: Instant::now(),
             _in_flight: (tasks.writer().begin_call(), tasks.token()),
             tasks,
@@ -146,7 +184,7 @@ impl ModelCall {
         if let Err(refusal) = call.write_request(hold, fields.stream, request).await {
             if call.state == CallState::Held {
                 // It was not recorded, so it is not sent and costs nothing.
-                call.settle(CallOutcome::Failed(refusal.to_string())).await;
+                call.settle(CallOutcome::Failed(refusal.to_string()), 0).await;
             }
             return Err(refusal);
         }
@@ -183,24 +221,53 @@ impl ModelCall {
             }
             None => None,
         };
-        let outcome = end.outcome(self.bill.is_free());
-        let entry = self.journal_entry(self.end_events(end, body, &outcome));
+        let (outcome, cost_picos) = (end.outcome(self.bill.is_free()), self.cost_picos(&end));
+        let entry = self.journal_entry(self.end_events(end, body, &outcome, cost_picos));
         self.state = CallState::Recorded;
         if let Err(error) = self.tasks.writer().submit(WriteOperation::Record(entry)).await {
             tracing::error!(error = error_chain(&error), call = %self.id, "cannot record the end of a call");
         }
         self.tasks.schedule_sync(&self.identity);
-        self.settle(outcome).await;
+        self.settle(outcome, cost_picos).await;
     }
 
     /// Closes the call in the ledger.
-    async fn settle(&mut self, outcome: CallOutcome) {
-        let settlement = self.bill.settlement(&outcome);
+    async fn settle(&mut self, outcome: CallOutcome, cost_picos: i64) {
+        let settlement = self.bill.settlement(&outcome, cost_picos);
         self.state = CallState::Ended(outcome);
         if let Err(error) = self.tasks.writer().submit(WriteOperation::Settle(settlement)).await {
             tracing::error!(error = error_chain(&error), call = %self.id, "cannot write the end of a call to the ledger");
         }
+        self.bill.notify_queue();
         tracing::debug!(call = %self.id, state = ?self.state, "the call ended");
+    }
+
+    /// Returns the cost of a call that ended like this, if it is charged.
+    fn cost_picos(&self, end: &CallEnd) -> i64 {
+        match (&end.response, end.estimate) {
+            (Some(response), _) => self.bill.cost_picos(&response.reading),
+            (None, Some(usage)) => self.bill.cost_picos(&MeterReading { usage, ..MeterReading::default() }),
+            (None, None) => 0,
+        }
+    }
+
+    /// Returns the most that the call can have used if it is cancelled now.
+    fn cancelled_usage(&self, reported: Usage, shown_tokens: u64) -> Usage {
+        self.bill.plan().cancelled_usage(reported, shown_tokens, self.elapsed())
+    }
+
+    /// Returns the token that is cancelled when the turn of the call is interrupted.
+    fn interrupt_token(&self) -> CancellationToken {
+        self.turn.as_ref().map(|turn| turn.interrupted().clone()).unwrap_or_default()
+    }
+
+    /// Ready after the turn of the call was interrupted, and the client had time to end the call itself.
+    fn interrupted(&self) -> impl Future<Output = ()> + Send + use<> {
+        let interrupted = self.interrupt_token();
+        async move {
+            interrupted.cancelled().await;
+            tokio::time::sleep(INTERRUPT_GRACE).await;
+        }
     }
 
     /// Records and settles a dropped call without waiting for the disk.
@@ -210,13 +277,14 @@ impl ModelCall {
             response: None,
             failure: Some(UpstreamFailure::SessionEnded.to_string()),
             reached_upstream: true,
+            estimate: None,
             duration: self.elapsed(),
         };
         let outcome = end.outcome(self.bill.is_free());
-        if let Err(error) = self.identity.journal.store(&self.end_events(end, None, &outcome)) {
+        if let Err(error) = self.identity.journal.store(&self.end_events(end, None, &outcome, 0)) {
             tracing::error!(error = error_chain(&error), call = %self.id, "cannot record the end of a call");
         }
-        self.bill.settle_now(&outcome);
+        self.bill.settle_now(&outcome, 0);
     }
 
     /// Submits the hold and the event of the request.
@@ -263,79 +331,6 @@ impl ModelCall {
         });
         stored.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()))
     }
-
-    fn request_entry(&self, stream: bool, request: &UpstreamRequest, body: BodyRef) -> JournalEntry {
-        let request = ModelRequest {
-            call_id: self.id.clone(),
-            path: format!("{} {}", request.method, request.path_and_query),
-            model: Some(self.model.clone()),
-            stream,
-            body,
-        };
-        self.journal_entry(vec![self.draft(self.endpoint.dialect().request_event(request))])
-    }
-
-    /// Returns the events that record the end of the call. `body` refers to the stored response.
-    fn end_events(&self, end: CallEnd, body: Option<BodyRef>, outcome: &CallOutcome) -> Vec<EventDraft> {
-        let CallEnd { status, response, failure, duration, .. } = end;
-        let mut events = Vec::with_capacity(3);
-        if let Some(message) = failure {
-            let status = response.is_some().then_some(status);
-            let error = UpstreamError { call_id: self.id.clone(), status, message };
-            events.push(self.draft(EventBody::UpstreamError(error)));
-        }
-        if let (Some(response), Some(body)) = (&response, body) {
-            let response = ModelResponse {
-                call_id: self.id.clone(),
-                status,
-                stream: response.stream,
-                usage: response.reading.usage,
-                stop_reason: response.reading.stop_reason.clone(),
-                body,
-            };
-            events.push(self.draft(self.endpoint.dialect().response_event(response)));
-        }
-        if self.endpoint.is_charged() {
-            events.push(self.draft(EventBody::LlmCall(self.llm_call(status, response, duration, outcome))));
-        }
-        events
-    }
-
-    fn llm_call(
-        &self,
-        status: u16,
-        response: Option<ReceivedResponse>,
-        duration: Duration,
-        outcome: &CallOutcome,
-    ) -> LlmCall {
-        let (reading, time_to_first_byte, upstream_call_id) = match response {
-            Some(response) => (response.reading, response.time_to_first_byte, response.upstream_call_id),
-            None => (MeterReading::default(), Duration::ZERO, None),
-        };
-        let costs_nothing = matches!(outcome, CallOutcome::Failed(_));
-        LlmCall {
-            call_id: self.id.clone(),
-            model: self.model.clone(),
-            model_answered: reading.model,
-            upstream: self.identity.upstream.name().to_owned(),
-            upstream_call_id,
-            usage: reading.usage,
-            cost_picos: if costs_nothing { 0 } else { self.bill.cost_picos(&reading.usage) },
-            status,
-            ttft_micros: micros(time_to_first_byte),
-            duration_micros: micros(duration),
-            stop_reason: reading.stop_reason,
-        }
-    }
-
-    fn journal_entry(&self, drafts: Vec<EventDraft>) -> JournalEntry {
-        JournalEntry { journal: self.identity.journal.clone(), drafts }
-    }
-
-    fn draft(&self, body: EventBody) -> EventDraft {
-        let turn_id = self.turn.as_ref().map(|guard| guard.turn().clone());
-        EventDraft { turn_id, ..EventDraft::daemon(body) }
-    }
 }
 
 impl Drop for ModelCall {
@@ -354,7 +349,8 @@ impl CallEnd {
         CallOutcome::decide(&CallFacts {
             response_status: response.map(|_| self.status),
             failure: self.failure.as_deref(),
-            usage: response.map(|response| response.reading.usage).unwrap_or_default(),
+            usage: self.estimate.or(response.map(|response| response.reading.usage)).unwrap_or_default(),
+            estimated: self.estimate.is_some(),
             reached_upstream: self.reached_upstream,
             free,
         })
@@ -362,12 +358,11 @@ impl CallEnd {
 }
 
 fn not_stored(error: io::Error) -> CallRefusal {
+    if let Some(exceeded) = StorageExceeded::cause_of(&error) {
+        return CallRefusal::StorageFull(exceeded);
+    }
     tracing::error!(%error, "cannot store a request body");
     CallRefusal::NotRecorded
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

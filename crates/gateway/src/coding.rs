@@ -67,20 +67,11 @@ impl Coding {
         }
     }
 
-    /// Decompresses a complete body; `None` if it has more than `limit` bytes.
-    pub(crate) fn unpack(self, mut body: Bytes, limit: usize) -> Result<Option<Bytes>, UnpackError> {
-        let mut unpacker = Unpacker::new(self);
-        let mut plain = Vec::new();
-        loop {
-            let piece = unpacker.next(&mut body)?;
-            if piece.is_empty() {
-                unpacker.finish()?;
-                return Ok(Some(plain.into()));
-            }
-            if plain.len() + piece.len() > limit {
-                return Ok(None);
-            }
-            plain.extend_from_slice(&piece);
+    /// Returns the most bytes of memory that a decoder needs.
+    pub(crate) fn window_bytes(self) -> usize {
+        match self {
+            Self::Gzip | Self::Deflate => 64 << 10,
+            Self::Zstd => 1 << ZSTD_WINDOW_LOG,
         }
     }
 
@@ -103,6 +94,38 @@ impl From<UnpackError> for UpstreamFailure {
         match error {
             UnpackError::Broken(coding) => Self::InvalidResponse(format!("invalid {} data", coding.name())),
             UnpackError::Cut => Self::Cut,
+        }
+    }
+}
+
+/// A complete body that is decompressed step by step.
+pub(crate) struct PackedBody {
+    packed: Bytes,
+    unpacker: Unpacker,
+    /// Decompressed bytes that did not fit into the last step.
+    piece: Bytes,
+}
+
+impl PackedBody {
+    pub(crate) fn new(coding: Coding, packed: Bytes) -> Self {
+        Self { packed, unpacker: Unpacker::new(coding), piece: Bytes::new() }
+    }
+
+    /// Decompresses into `plain` until it has `room` bytes. Returns whether the body has ended.
+    pub(crate) fn fill(&mut self, plain: &mut Vec<u8>, room: usize) -> Result<bool, UnpackError> {
+        loop {
+            if self.piece.is_empty() {
+                self.piece = self.unpacker.next(&mut self.packed)?;
+            }
+            if self.piece.is_empty() {
+                self.unpacker.finish()?;
+                return Ok(true);
+            }
+            let count = self.piece.len().min(room - plain.len().min(room));
+            if count == 0 {
+                return Ok(false);
+            }
+            plain.extend_from_slice(&self.piece.split_to(count));
         }
     }
 }
@@ -254,6 +277,12 @@ mod tests {
         }
     }
 
+    /// Decompresses a complete body; `None` if it has more than `limit` bytes.
+    fn unpack(coding: Coding, body: Bytes, limit: usize) -> Result<Option<Bytes>, UnpackError> {
+        let (mut packed, mut plain) = (PackedBody::new(coding, body), Vec::new());
+        Ok(packed.fill(&mut plain, limit)?.then(|| plain.into()))
+    }
+
     const ALL: [Coding; 3] = [Coding::Gzip, Coding::Deflate, Coding::Zstd];
 
     #[test]
@@ -261,7 +290,7 @@ mod tests {
         let text = b"data: {\"usage\":1}\n\n".repeat(3_000);
         for coding in ALL {
             let packed = packed(coding, &text);
-            assert!(coding.unpack(packed.clone(), text.len()).unwrap().unwrap() == text, "{coding:?}");
+            assert!(unpack(coding, packed.clone(), text.len()).unwrap().unwrap() == text, "{coding:?}");
             for size in [1, 7, 4096] {
                 let frames: Vec<_> = packed.chunks(size).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
                 let frames = coding.unpack_frames(Box::pin(stream::iter(frames)));
@@ -282,14 +311,14 @@ mod tests {
         let mut writer = write::DeflateEncoder::new(Vec::new(), Compression::default());
         writer.write_all(b"hello hello").unwrap();
         let packed = Bytes::from(writer.finish().unwrap());
-        assert_eq!(Coding::Deflate.unpack(packed, 100).unwrap().unwrap(), "hello hello");
+        assert_eq!(unpack(Coding::Deflate, packed, 100).unwrap().unwrap(), "hello hello");
     }
 
     #[test]
     fn concatenated_members_are_unpacked_as_one_body() {
         for coding in [Coding::Gzip, Coding::Zstd] {
             let joined = [packed(coding, b"one "), packed(coding, b"two")].concat();
-            assert_eq!(coding.unpack(joined.into(), 100).unwrap().unwrap(), "one two", "{coding:?}");
+            assert_eq!(unpack(coding, joined.into(), 100).unwrap().unwrap(), "one two", "{coding:?}");
         }
     }
 
@@ -298,7 +327,7 @@ mod tests {
         for coding in ALL {
             let bomb = packed(coding, &vec![0; 4 << 20]);
             assert!(bomb.len() < 8 << 10, "{coding:?} of {} bytes", bomb.len());
-            assert_eq!(coding.unpack(bomb, 1 << 20), Ok(None), "{coding:?}");
+            assert_eq!(unpack(coding, bomb, 1 << 20), Ok(None), "{coding:?}");
         }
     }
 
@@ -306,11 +335,11 @@ mod tests {
     fn invalid_incomplete_and_complete_bodies_are_distinguished() {
         for coding in ALL {
             let whole = packed(coding, b"hello hello hello");
-            assert_eq!(coding.unpack(whole.slice(..whole.len() - 1), 100), Err(UnpackError::Cut), "{coding:?}");
+            assert_eq!(unpack(coding, whole.slice(..whole.len() - 1), 100), Err(UnpackError::Cut), "{coding:?}");
             // These bytes are not valid for deflate without a header either.
-            let result = coding.unpack(Bytes::from_static(b"\x07 is something else"), 100);
+            let result = unpack(coding, Bytes::from_static(b"\x07 is something else"), 100);
             assert_eq!(result, Err(UnpackError::Broken(coding)));
-            assert_eq!(coding.unpack(Bytes::new(), 100), Ok(Some(Bytes::new())));
+            assert_eq!(unpack(coding, Bytes::new(), 100), Ok(Some(Bytes::new())));
         }
     }
 
@@ -339,7 +368,7 @@ mod tests {
                 let at = at % corrupted.len();
                 corrupted[at] ^= 0x55;
                 for bytes in [bytes.clone(), corrupted] {
-                    if let Ok(Some(plain)) = coding.unpack(bytes.into(), 1 << 16) {
+                    if let Ok(Some(plain)) = unpack(coding, bytes.into(), 1 << 16) {
                         prop_assert!(plain.len() <= 1 << 16);
                     }
                 }

@@ -8,6 +8,8 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use crate::request_fields::ServerTools;
+
 /// Fields whose value refers to content outside the request.
 const REFERENCE_FIELDS: [&str; 12] = [
     "previous_response_id",
@@ -28,17 +30,22 @@ const VENDOR_CONTENT_TYPES: [&str; 8] =
     ["url", "web_search", "web_fetch", "file_search", "mcp", "code_interpreter", "code_execution", "container"];
 
 /// The inputs outside a request that can raise its cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ExternalInputs {
     /// Whether the prompt may be longer than the request.
     pub(crate) extend_prompt: bool,
     /// Whether the request may write to the one-hour cache.
     pub(crate) hour_cache: bool,
+    /// The tools that the vendor runs.
+    pub(crate) tools: ServerTools,
 }
 
 impl ExternalInputs {
-    /// The worst case, for a request that could not be read completely.
-    pub(crate) const UNKNOWN: Self = Self { extend_prompt: true, hour_cache: true };
+    /// Returns the worst case, for a request that could not be read completely.
+    pub(crate) fn unknown() -> Self {
+        let tools = ServerTools { unpriced: Some("nested too deeply to be read".to_owned()), ..ServerTools::default() };
+        Self { extend_prompt: true, hour_cache: true, tools }
+    }
 
     /// Returns a seed that reads the value of `field` and notes the external inputs in it.
     pub(crate) fn value_seed(&mut self, field: InputField) -> impl for<'de> DeserializeSeed<'de, Value = ()> {
@@ -54,17 +61,33 @@ pub(crate) enum InputField {
     /// An image: a `data:` URL or a reference. Also the field `url` of an image object.
     Image,
     Reference,
+    /// The request's list of tools, or one of them.
+    Tools,
+    /// A list of tools inside a message.
+    QuotedTools,
+    ToolType,
+    QuotedToolType,
+    MaxUses,
     Other,
 }
 
 impl InputField {
     /// Returns the kind of the top-level field `name`.
     pub(crate) fn of_request(name: &str) -> Self {
-        Self::of_name(name, Self::Other)
+        match name {
+            "tools" => Self::Tools,
+            // A prompt that is stored at the vendor.
+            "prompt" => Self::Reference,
+            _ => Self::of_name(name, Self::Other),
+        }
     }
 
     fn of_name(name: &str, parent: Self) -> Self {
         match name {
+            "type" if parent == Self::Tools => Self::ToolType,
+            "type" if parent == Self::QuotedTools => Self::QuotedToolType,
+            "max_uses" if parent == Self::Tools => Self::MaxUses,
+            "tools" => Self::QuotedTools,
             "type" => Self::Type,
             "ttl" => Self::Ttl,
             "image_url" => Self::Image,
@@ -97,22 +120,30 @@ impl<'de> Visitor<'de> for ValueWalker<'_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        let is_vendor_content = || VENDOR_CONTENT_TYPES.iter().any(|kind| text.starts_with(kind)) || text == "file";
         match self.field {
             InputField::Type => {
-                self.inputs.extend_prompt |=
-                    VENDOR_CONTENT_TYPES.iter().any(|kind| text.starts_with(kind)) || text == "file";
+                self.inputs.extend_prompt |= is_vendor_content();
+                // An edit that runs a second model, whose tokens are counted elsewhere.
+                if text.starts_with("compact_2") {
+                    self.inputs.tools.add_type(text, true);
+                }
+            }
+            InputField::ToolType | InputField::QuotedToolType => {
+                self.inputs.extend_prompt |= is_vendor_content();
+                self.inputs.tools.add_type(text, self.field == InputField::ToolType);
             }
             InputField::Ttl => self.inputs.hour_cache |= text == "1h",
             InputField::Image => self.inputs.extend_prompt |= !text.starts_with("data:"),
             InputField::Reference => self.inputs.extend_prompt |= !text.is_empty(),
-            InputField::Other => {}
+            InputField::Tools | InputField::QuotedTools | InputField::MaxUses | InputField::Other => {}
         }
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         self.inputs.extend_prompt |= self.field == InputField::Reference;
-        while let Some(field) = map.next_key_seed(FieldNameSeed { parent: self.field })? {
+        while let Some(field) = map.next_key_seed(FieldNameSeed { inputs: self.inputs, parent: self.field })? {
             map.next_value_seed(ValueWalker { inputs: self.inputs, field })?;
         }
         Ok(())
@@ -127,15 +158,20 @@ impl<'de> Visitor<'de> for ValueWalker<'_> {
         Ok(())
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
+    #[expect(clippy::cast_precision_loss, reason = "a limit of searches is small")]
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<(), E> {
+        self.visit_f64(number as f64)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
+    #[expect(clippy::cast_precision_loss, reason = "a limit of searches is small")]
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<(), E> {
+        self.visit_f64(number as f64)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+    fn visit_f64<E>(self, number: f64) -> Result<(), E> {
+        if self.field == InputField::MaxUses {
+            self.inputs.tools.add_max_uses(number);
+        }
         Ok(())
     }
 
@@ -145,11 +181,12 @@ impl<'de> Visitor<'de> for ValueWalker<'_> {
 }
 
 /// Reads the name of a field as an [`InputField`], without copying it.
-struct FieldNameSeed {
+struct FieldNameSeed<'r> {
+    inputs: &'r mut ExternalInputs,
     parent: InputField,
 }
 
-impl<'de> DeserializeSeed<'de> for FieldNameSeed {
+impl<'de> DeserializeSeed<'de> for FieldNameSeed<'_> {
     type Value = InputField;
 
     fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<InputField, D::Error> {
@@ -157,7 +194,7 @@ impl<'de> DeserializeSeed<'de> for FieldNameSeed {
     }
 }
 
-impl Visitor<'_> for FieldNameSeed {
+impl Visitor<'_> for FieldNameSeed<'_> {
     type Value = InputField;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,6 +202,9 @@ impl Visitor<'_> for FieldNameSeed {
     }
 
     fn visit_str<E>(self, name: &str) -> Result<InputField, E> {
+        if self.parent == InputField::Tools {
+            self.inputs.tools.add_field(name);
+        }
         Ok(InputField::of_name(name, self.parent))
     }
 }
@@ -177,7 +217,7 @@ mod tests {
         let (mut inputs, mut json) = (ExternalInputs::default(), serde_json::Deserializer::from_str(body));
         match inputs.value_seed(InputField::Other).deserialize(&mut json) {
             Ok(()) => inputs,
-            Err(_) => ExternalInputs::UNKNOWN,
+            Err(_) => ExternalInputs::unknown(),
         }
     }
 

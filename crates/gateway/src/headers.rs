@@ -1,10 +1,12 @@
 //! Filters for the headers of requests and responses.
 //!
-//! A request keeps all headers but credentials, cookies, connection headers and accounting headers of other proxies, so
-//! that the vendor's beta headers arrive unchanged. A response keeps only listed headers.
+//! A request and a response keep only listed headers. The vendor's version and beta headers are listed, so they arrive
+//! unchanged; the beta header is recorded with the request.
 
 use http::{HeaderMap, HeaderName, header};
 
+/// The header in which an Anthropic client asks for features that are not released.
+pub(crate) const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 /// The header in which a LiteLLM proxy returns its id of a call.
 pub(crate) const CALL_ID: HeaderName = HeaderName::from_static("x-litellm-call-id");
 
@@ -43,24 +45,35 @@ pub(crate) fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     bearer.into_iter().chain(text(API_KEY)).chain(text(GOOG_API_KEY))
 }
 
+/// The headers of a request that are sent upstream. Every other header stays here: beside the host's key, a header such
+/// as `x-portkey-custom-host` or `openai-organization` would let the sandbox choose who serves or pays for the call.
+const SENT: [&str; 20] = [
+    "accept",
+    "accept-language",
+    "anthropic-beta",
+    "anthropic-dangerous-direct-browser-access",
+    "anthropic-version",
+    "content-type",
+    "conversation_id",
+    "idempotency-key",
+    "openai-beta",
+    "originator",
+    "session_id",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+    "version",
+    "x-app",
+    "x-claude-code-agent-id",
+    "x-claude-code-parent-agent-id",
+    "x-claude-code-session-id",
+    "x-client-request-id",
+];
+/// The family of headers in which the vendors' SDKs describe themselves.
+const SENT_FAMILY: &str = "x-stainless-";
+
 fn may_be_sent(name: &str) -> bool {
-    let is_credential = matches!(name, "authorization" | "x-api-key" | "x-goog-api-key" | "cookie" | "api-key");
-    let is_hop_by_hop = matches!(
-        name,
-        "connection"
-            | "keep-alive"
-            | "te"
-            | "trailer"
-            | "transfer-encoding"
-            | "upgrade"
-            | "host"
-            | "content-length"
-            | "expect"
-    );
-    // A compressed response could not be metered while it passes, so none is requested.
-    let is_encoding = name == "accept-encoding";
-    let is_proxy_header = name.starts_with("proxy-") || name.starts_with("x-litellm-");
-    !(is_credential || is_hop_by_hop || is_encoding || is_proxy_header)
+    SENT.contains(&name) || name.starts_with(SENT_FAMILY)
 }
 
 fn may_be_returned(name: &str) -> bool {
@@ -90,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_and_connection_headers_are_not_sent_upstream() {
+    fn only_listed_headers_are_sent_upstream() {
         let sent = headers(&[
             ("authorization", "Bearer t"),
             ("x-api-key", "t"),
@@ -105,6 +118,21 @@ mod tests {
             ("anthropic-beta", "a-1,b-2"),
             ("anthropic-version", "2023-06-01"),
             ("x-stainless-lang", "js"),
+            ("forwarded", "host=evil.example.com"),
+            ("x-forwarded-host", "evil.example.com"),
+            ("x-forwarded-for", "192.0.2.1"),
+            ("x-portkey-custom-host", "https://evil.example.com"),
+            ("x-portkey-config", "{}"),
+            ("helicone-target-url", "https://evil.example.com"),
+            ("helicone-auth", "Bearer t"),
+            ("x-goog-user-project", "other"),
+            ("x-goog-request-params", "model=other"),
+            ("openai-organization", "org-other"),
+            ("openai-project", "proj-other"),
+            ("anthropic-organization-id", "other"),
+            ("x-http-method-override", "DELETE"),
+            ("x-original-url", "/v1/files"),
+            ("x-unknown", "1"),
         ]);
         let mut sent: Vec<_> = for_upstream(&sent).into_iter().filter_map(|(name, _)| name).collect();
         sent.sort_by(|a, b| a.as_str().cmp(b.as_str()));

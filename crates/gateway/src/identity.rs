@@ -2,11 +2,12 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use base::ByteBudget;
 use bytes::Bytes;
 use policy::EffectivePolicy;
 use protocol::{BodyRef, SessionId, TurnId};
 use store::{BodyKind, Journal, UsageLimit};
-use tokio_util::task::task_tracker::TaskTrackerToken;
+use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 
 use crate::{body_store::BodyStore, retention::BodyRetention, token::SessionToken, upstream::Upstream};
 
@@ -43,6 +44,8 @@ pub struct GatewayIdentity {
     pub budgets: Vec<UsageLimit>,
     /// The limits on the use of the gateway itself.
     pub limits: GatewayLimits,
+    /// The bytes in memory that all connections of the session share.
+    pub in_flight: ByteBudget,
 }
 
 impl GatewayIdentity {
@@ -72,13 +75,26 @@ impl TurnTracker for NoTurn {
 #[derive(Debug)]
 pub struct TurnGuard {
     turn: TurnId,
+    interrupted: CancellationToken,
     _open: TaskTrackerToken,
 }
 
 impl TurnGuard {
     /// Makes a guard for `turn` that keeps `open` until dropped.
     pub fn new(turn: TurnId, open: TaskTrackerToken) -> Self {
-        Self { turn, _open: open }
+        Self { turn, interrupted: CancellationToken::new(), _open: open }
+    }
+
+    /// Sets the token that is cancelled when the turn is interrupted. The gateway then cancels the call.
+    #[must_use]
+    pub fn with_interrupt(mut self, interrupted: CancellationToken) -> Self {
+        self.interrupted = interrupted;
+        self
+    }
+
+    /// Returns the token that is cancelled when the turn is interrupted.
+    pub(crate) fn interrupted(&self) -> &CancellationToken {
+        &self.interrupted
     }
 
     /// Returns the id of the turn.
@@ -110,8 +126,16 @@ pub struct GatewayLimits {
     pub answer_bytes: usize,
     /// The most connections open at a time. Further ones wait.
     pub connections: usize,
+    /// The most bytes of bodies in memory, for all connections of a session together.
+    pub in_flight_bytes: usize,
+    /// The most time without a byte of a request body, and the most time to wait for room in memory.
+    pub body_idle: Duration,
+    /// The most time for a whole request body.
+    pub body_total: Duration,
     /// How long a response is read after its client disconnected, so that the call is metered.
     pub drain: Duration,
+    /// How long a call waits for money that other calls hold, before it is refused with a retryable error.
+    pub held_wait: Duration,
     /// How long running calls may take to end when the attachment is closed.
     pub close_grace: Duration,
     /// How much of the request and response bodies is stored.
@@ -126,7 +150,11 @@ impl Default for GatewayLimits {
             request_bytes: 32 << 20,
             answer_bytes: 64 << 20,
             connections: 256,
+            in_flight_bytes: 64 << 20,
+            body_idle: Duration::from_secs(30),
+            body_total: Duration::from_secs(300),
             drain: Duration::from_secs(120),
+            held_wait: Duration::from_secs(15),
             close_grace: Duration::from_millis(500),
             retention: BodyRetention::Full,
             compress: false,

@@ -24,7 +24,9 @@ mod query;
 mod reconcile;
 mod refusal;
 mod replay;
+mod request_body;
 mod request_fields;
+mod response_budget;
 mod retention;
 mod scripted;
 mod service;
@@ -48,7 +50,7 @@ pub use body_store::{BodyStore, MemoryBodyStore};
 pub use endpoint::{ApiDialect, ModelEndpoint};
 pub use http_client::UpstreamTimeouts;
 pub use identity::{AuthenticationError, GatewayIdentity, GatewayLimits, NoTurn, TurnGuard, TurnTracker};
-pub use price::{ModelPrice, PriceSource, PriceTable, PriceTableError, TokenRates, UsageBound};
+pub use price::{HiddenReasoning, ModelPrice, PriceSource, PriceTable, PriceTableError, TokenRates, UsageBound};
 pub use reconcile::ReconcileReport;
 pub use replay::{NormalizerError, ReplayError, ReplayUpstream, RequestNormalizer};
 pub use retention::{BodyRetention, RedactionRules};
@@ -86,7 +88,10 @@ impl Gateway {
     pub fn new(config: GatewayConfig) -> Self {
         let GatewayConfig { prices, ledger, budgets } = config;
         let workers = Arc::new(WorkerPool::new(ledger.clone()));
-        Self { billing: Billing { prices: Arc::new(prices), ledger, budgets: budgets.into() }, workers }
+        Self {
+            billing: Billing { prices: Arc::new(prices), ledger, budgets: budgets.into(), queue: Arc::default() },
+            workers,
+        }
     }
 
     /// Returns the ledger that holds and charges calls.

@@ -7,6 +7,7 @@ mod anthropic;
 mod gemini;
 mod openai;
 mod sse;
+mod visible;
 
 use std::sync::LazyLock;
 
@@ -16,6 +17,7 @@ use protocol::Usage;
 use crate::{endpoint::ApiDialect, upstream::UpstreamFailure};
 
 pub(crate) use sse::SseReader;
+pub(crate) use visible::visible_tokens;
 
 /// The most bytes of one event.
 const MAX_EVENT_BYTES: usize = 8 << 20;
@@ -31,6 +33,10 @@ pub(crate) struct MeterReading {
     pub(crate) stop_reason: Option<String>,
     /// The error that the response reports.
     pub(crate) error: Option<String>,
+    /// The service tier that the response names.
+    pub(crate) service_tier: Option<String>,
+    /// The web searches that the vendor made.
+    pub(crate) searches: u64,
     /// Whether the response is complete.
     pub(crate) complete: bool,
 }
@@ -53,6 +59,11 @@ impl UsageMeter {
         let Self { dialect, events, reading } = self;
         let Some(events) = events else { return Ok(()) };
         events.push(bytes, |data| read_event(*dialect, data, reading))
+    }
+
+    /// Returns the reading so far.
+    pub(crate) fn reading(&self) -> &MeterReading {
+        &self.reading
     }
 
     /// Returns the reading of a response that has ended. `body` is the complete response.

@@ -3,30 +3,18 @@
 //! Amounts are integers of this small unit, because prices down to 62.5 nano-dollars a token exist. A model that is
 //! not in the table has no price, and calls to it are refused.
 
+mod rates;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use protocol::Usage;
 use serde::Deserialize;
 
+pub(crate) use rates::RateTable;
+pub use rates::TokenRates;
 pub use table::PriceTableError;
-
-/// Pico-dollars a token, for each kind of token.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-pub struct TokenRates {
-    /// A prompt token that no cache served.
-    pub input: i64,
-    /// A token of the response.
-    pub output: i64,
-    /// A prompt token read from the cache.
-    pub cache_read: i64,
-    /// A prompt token written to the five-minute cache.
-    pub cache_write: i64,
-    /// A prompt token written to the one-hour cache.
-    pub cache_write_1h: i64,
-}
 
 /// The upper bound of a call's usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,31 +35,50 @@ const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 128_000;
 /// The price of one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelPrice {
-    rates: TokenRates,
-    /// Rates for longer prompts, in ascending order of length.
-    tiers: Vec<PriceTier>,
+    standard: RateTable,
+    /// Rates of the service tiers that cost something else, by name.
+    services: BTreeMap<String, RateTable>,
     max_output_tokens: Option<u64>,
+    reasoning: HiddenReasoning,
+    /// Pico-dollars for one web search by the vendor.
+    search_picos: Option<i64>,
 }
 
-/// The rates of all tokens of a call whose prompt has more than `tokens` tokens.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-struct PriceTier {
-    tokens: u64,
-    #[serde(flatten)]
-    rates: TokenRates,
+/// Whether a model bills tokens that its answer does not show.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HiddenReasoning {
+    /// Never.
+    Never,
+    /// If the request asks for it.
+    Asked,
+    /// Unless the request turns it off. Assumed for a model of which nothing is known.
+    #[default]
+    Always,
 }
+
+/// Names of the service tiers that cost the standard rates.
+const STANDARD_SERVICES: [&str; 4] = ["auto", "default", "standard", "standard_only"];
 
 impl ModelPrice {
     /// The price of a free model.
     pub const FREE: Self = Self {
-        rates: TokenRates { input: 0, output: 0, cache_read: 0, cache_write: 0, cache_write_1h: 0 },
-        tiers: Vec::new(),
+        standard: RateTable::FREE,
+        services: BTreeMap::new(),
         max_output_tokens: None,
+        reasoning: HiddenReasoning::Never,
+        search_picos: Some(0),
     };
+
+    /// Returns the price of a free model as calls keep it.
+    pub(crate) fn free() -> Arc<Self> {
+        static FREE: LazyLock<Arc<ModelPrice>> = LazyLock::new(|| Arc::new(ModelPrice::FREE));
+        FREE.clone()
+    }
 
     /// Makes a price with the same rates for prompts of any length.
     pub fn flat(rates: TokenRates) -> Self {
-        Self { rates, tiers: Vec::new(), max_output_tokens: None }
+        Self { standard: RateTable::flat(rates), ..Self::default() }
     }
 
     /// Sets the most tokens that the model writes in one answer.
@@ -81,9 +88,30 @@ impl ModelPrice {
         self
     }
 
+    /// Sets whether the model bills tokens that its answer does not show.
+    #[must_use]
+    pub fn with_reasoning(mut self, reasoning: HiddenReasoning) -> Self {
+        self.reasoning = reasoning;
+        self
+    }
+
+    /// Adds the rates of a service tier.
+    #[must_use]
+    pub fn with_service(mut self, name: impl Into<String>, rates: TokenRates) -> Self {
+        self.services.insert(name.into(), RateTable::flat(rates));
+        self
+    }
+
+    /// Sets the pico-dollars for one web search by the vendor.
+    #[must_use]
+    pub fn with_search_picos(mut self, picos: i64) -> Self {
+        self.search_picos = Some(picos);
+        self
+    }
+
     /// Returns the rates of a prompt below all tiers.
     pub fn rates(&self) -> TokenRates {
-        self.rates
+        self.standard.base()
     }
 
     /// Returns the most tokens that the model writes in one answer, if known.
@@ -91,55 +119,65 @@ impl ModelPrice {
         self.max_output_tokens
     }
 
-    /// Returns the most that a call within `bound` can cost.
-    pub fn max_cost_picos(&self, bound: &UsageBound) -> i64 {
-        let output = bound.output_tokens.or(self.max_output_tokens).unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS);
-        let output = output.saturating_mul(bound.answers);
-        let reached = self.tiers.iter().filter(|tier| bound.input_tokens > tier.tokens).map(|tier| tier.rates);
-        let max_cost = |rates: TokenRates| {
-            let input = rates.max_input_rate(bound.hour_cache);
-            let usage = Usage { input_tokens: bound.input_tokens, output_tokens: output, ..Usage::default() };
-            TokenRates { input, ..rates }.cost_picos(&usage)
-        };
-        std::iter::once(self.rates).chain(reached).map(max_cost).max().unwrap_or(0)
+    /// Returns whether the model bills tokens that its answer does not show.
+    pub(crate) fn reasoning(&self) -> HiddenReasoning {
+        self.reasoning
     }
 
-    /// Returns the cost of `usage`. Saturates instead of overflowing.
+    /// Returns the fee of one web search, if known.
+    pub(crate) fn search_picos(&self) -> Option<i64> {
+        self.search_picos
+    }
+
+    /// Returns the rates of a service tier; `None` if they are not known.
+    pub(crate) fn service(&self, name: Option<&str>) -> Option<&RateTable> {
+        match name {
+            None => Some(&self.standard),
+            Some(name) if STANDARD_SERVICES.contains(&name) => Some(&self.standard),
+            Some(name) => self.services.get(name),
+        }
+    }
+
+    /// Returns the standard rates.
+    pub(crate) fn standard(&self) -> &RateTable {
+        &self.standard
+    }
+
+    /// Returns the most tokens that all answers within `bound` can have.
+    pub(crate) fn max_output(&self, bound: &UsageBound) -> u64 {
+        let output = bound.output_tokens.or(self.max_output_tokens).unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS);
+        output.saturating_mul(bound.answers)
+    }
+
+    /// Returns the most that a call within `bound` can cost at the standard rates.
+    pub fn max_cost_picos(&self, bound: &UsageBound) -> i64 {
+        self.standard.max_cost_picos(bound.input_tokens, self.max_output(bound), bound.hour_cache)
+    }
+
+    /// Returns the cost of `usage` at the standard rates. Saturates instead of overflowing.
     pub fn cost_picos(&self, usage: &Usage) -> i64 {
-        let prompt =
-            [usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.cache_write_1h_tokens];
-        let prompt = prompt.into_iter().fold(0, u64::saturating_add);
-        let tier = self.tiers.iter().rev().find(|tier| prompt > tier.tokens);
-        tier.map_or(self.rates, |tier| tier.rates).cost_picos(usage)
+        self.standard.cost_picos(usage)
     }
 }
 
-impl TokenRates {
-    /// Returns the highest rate of a prompt token over all cache cases.
-    fn max_input_rate(self, hour_cache: bool) -> i64 {
-        let hour = if hour_cache { self.cache_write_1h } else { 0 };
-        [self.input, self.cache_read, self.cache_write, hour].into_iter().max().unwrap_or(0)
-    }
-
-    fn cost_picos(self, usage: &Usage) -> i64 {
-        let total: i128 = [
-            (usage.input_tokens, self.input),
-            (usage.output_tokens, self.output),
-            (usage.cache_read_tokens, self.cache_read),
-            (usage.cache_write_tokens, self.cache_write),
-            (usage.cache_write_1h_tokens, self.cache_write_1h),
-        ]
-        .into_iter()
-        .map(|(tokens, picos)| i128::from(tokens).saturating_mul(i128::from(picos)))
-        .fold(0, i128::saturating_add);
-        i64::try_from(total).unwrap_or(i64::MAX)
-    }
+/// Returns whether an answer that names the model `answered` comes from the model `asked`: the same name, with or without
+/// a date, a version or the name of a vendor.
+pub(crate) fn is_same_model(asked: &str, answered: &str) -> bool {
+    let bare = |name: &str| name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
+    let (asked, answered) = (bare(asked), bare(answered));
+    let (short, long) = if asked.len() < answered.len() { (asked, answered) } else { (answered, asked) };
+    let Some(rest) = long.strip_prefix(&*short).filter(|_| !short.is_empty()) else { return false };
+    let is_version = |rest: &str| {
+        let digits = rest.trim_start_matches(['-', '@', ':', 'v']);
+        digits == "latest" || digits.len() >= 3 && digits.chars().all(|letter| letter.is_ascii_digit() || letter == '-')
+    };
+    rest.is_empty() || rest.starts_with(['-', '@', ':']) && is_version(rest)
 }
 
 /// The prices of models by name.
 #[derive(Debug, Clone, Default)]
 pub struct PriceTable {
-    by_model: BTreeMap<String, ModelPrice>,
+    by_model: BTreeMap<String, Arc<ModelPrice>>,
     /// The digest that identifies the table in the ledger.
     version: Arc<str>,
     /// The source of the table.
@@ -172,7 +210,7 @@ impl PriceTable {
         // Another price makes another version of the table.
         self.version = table::version_with_price(&self.version, &model, &price).into();
         self.configured.insert(model.clone());
-        self.by_model.insert(model, price);
+        self.by_model.insert(model, Arc::new(price));
         self
     }
 
@@ -196,12 +234,17 @@ impl PriceTable {
 
     /// Returns the price of `model`, if it has one.
     pub fn get(&self, model: &str) -> Option<&ModelPrice> {
-        self.by_model.get(model)
+        self.by_model.get(model).map(|price| &**price)
+    }
+
+    /// Returns the price of `model` as calls keep it, if it has one.
+    pub(crate) fn shared(&self, model: &str) -> Option<Arc<ModelPrice>> {
+        self.by_model.get(model).cloned()
     }
 
     /// Returns every model that has a price.
     pub fn models(&self) -> impl Iterator<Item = (&str, &ModelPrice)> {
-        self.by_model.iter().map(|(model, price)| (model.as_str(), price))
+        self.by_model.iter().map(|(model, price)| (model.as_str(), &**price))
     }
 
     /// Returns the SHA-256 of the table and the configured prices; empty for an empty table.
@@ -212,8 +255,6 @@ impl PriceTable {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     const RATES: TokenRates = TokenRates {
@@ -238,69 +279,34 @@ mod tests {
     }
 
     #[test]
-    fn long_prompt_moves_the_whole_call_into_its_tier() {
-        let expensive = TokenRates { input: 10, output: 100, ..TokenRates::default() };
-        let tiers = vec![PriceTier { tokens: 1_000, rates: expensive }];
-        let price = ModelPrice {
-            rates: TokenRates { input: 1, output: 10, ..TokenRates::default() },
-            tiers,
-            max_output_tokens: None,
-        };
-        let cost = |input_tokens| price.cost_picos(&Usage { input_tokens, output_tokens: 1, ..Usage::default() });
-        assert_eq!((cost(1_000), cost(1_001)), (1_010, 10_110));
-        // Tokens from the cache count as part of the prompt.
-        let cached = Usage { input_tokens: 1, cache_read_tokens: 1_000, ..Usage::default() };
-        assert_eq!(price.cost_picos(&cached), 10);
-    }
-
-    proptest! {
-        #[test]
-        fn cost_is_never_above_its_bound(
-            cheap in prop::array::uniform5(0i64..1_000), expensive in prop::array::uniform5(0i64..1_000), tokens in 0u64..100,
-            counts in prop::array::uniform4(0u64..50), output_tokens in 0u64..50, room in 0u64..50,
-        ) {
-            let rates = |of: [i64; 5]| TokenRates { input: of[0], output: of[1], cache_read: of[2], cache_write: of[3], cache_write_1h: of[4] };
-            let tiers = vec![PriceTier { tokens, rates: rates(expensive) }];
-            let price = ModelPrice { rates: rates(cheap), tiers, max_output_tokens: None };
-            let usage = Usage {
-                input_tokens: counts[0],
-                output_tokens,
-                cache_read_tokens: counts[1],
-                cache_write_tokens: counts[2],
-                cache_write_1h_tokens: counts[3],
-            };
-            let bound = UsageBound {
-                input_tokens: counts.iter().sum::<u64>() + room,
-                output_tokens: Some(output_tokens + room),
-                answers: 1,
-                hour_cache: counts[3] > 0,
-            };
-            prop_assert!(price.cost_picos(&usage) <= price.max_cost_picos(&bound));
-        }
-    }
-
-    #[test]
-    fn maximum_cost_uses_the_highest_rates() {
-        let expensive = TokenRates { input: 10, output: 100, cache_write_1h: 40, ..TokenRates::default() };
-        let rates = TokenRates { input: 1, output: 10, cache_write: 2, ..TokenRates::default() };
-        let tiers = vec![PriceTier { tokens: 1_000, rates: expensive }];
-        let price = ModelPrice { rates, tiers, max_output_tokens: Some(50) };
-        let most = |input_tokens, output_tokens, hour_cache| {
-            price.max_cost_picos(&UsageBound { input_tokens, output_tokens, answers: 2, hour_cache })
-        };
-        assert_eq!(most(1_000, Some(5), false), 2_000 + 100);
-        assert_eq!(most(1_001, None, false), 10_010 + 100 * 100);
-        assert_eq!(most(1_001, None, true), 40_040 + 100 * 100);
-        assert_eq!(most(u64::MAX, Some(u64::MAX), true), i64::MAX);
-    }
-
-    #[test]
     fn configured_price_changes_the_version() {
         let built_in = PriceTable::built_in().unwrap();
         let named = built_in.clone().with_price("m", ModelPrice::flat(RATES));
         assert_ne!(named.version(), built_in.version());
         assert_eq!(named.version(), built_in.with_price("m", ModelPrice::flat(RATES)).version());
         assert!(named.is_configured("m") && !named.is_configured("gpt-5"));
+    }
+
+    #[test]
+    fn answering_model_is_the_same_with_a_date_or_vendor() {
+        let same = [
+            ("gpt-4o", "gpt-4o-2024-08-06"),
+            ("claude-sonnet-4-5", "claude-sonnet-4-5-20250929"),
+            ("claude-3-5-haiku-latest", "claude-3-5-haiku-20241022"),
+            ("openai/gpt-4o", "gpt-4o"),
+            ("gemini-2.5-pro", "models/gemini-2.5-pro-001"),
+            ("m", "M"),
+        ];
+        for (asked, answered) in same {
+            // An alias `-latest` has its own price in the table.
+            let expected = !asked.ends_with("-latest");
+            assert_eq!(is_same_model(asked, answered), expected, "{asked} {answered}");
+        }
+        for (asked, answered) in
+            [("gpt-4o", "gpt-4o-mini"), ("cheap", "dear"), ("gpt-4", "gpt-4o"), ("a", ""), ("o1", "o1-pro")]
+        {
+            assert!(!is_same_model(asked, answered), "{asked} {answered}");
+        }
     }
 
     #[test]

@@ -96,10 +96,17 @@ impl CallTrace {
         if self.end.is_none() && response_status.is_none() && !free {
             return None;
         }
-        let usage = self.response.map(|(_, usage)| usage).unwrap_or_default();
+        let estimate = self.end.as_ref().filter(|end| end.estimated).map(|end| end.usage);
+        let usage = estimate.or(self.response.map(|(_, usage)| usage)).unwrap_or_default();
         let cost_picos = if free { 0 } else { self.cost_picos(unknown, &usage, prices)? };
-        let facts =
-            CallFacts { response_status, failure: self.failure.as_deref(), usage, reached_upstream: true, free };
+        let facts = CallFacts {
+            response_status,
+            failure: self.failure.as_deref(),
+            usage,
+            reached_upstream: true,
+            estimated: estimate.is_some(),
+            free,
+        };
         Some((CallOutcome::decide(&facts), u64::try_from(cost_picos).unwrap_or(0)))
     }
 

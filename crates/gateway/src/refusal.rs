@@ -3,14 +3,16 @@
 //! A refusal that a retry cannot change has the header `x-should-retry: false`. Otherwise clients would retry for
 //! minutes before they show the error to the user.
 
-use base::error_chain;
+use std::time::Duration;
+
+use base::{BudgetFull, error_chain};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::{Either, Full};
 use policy::RuleRef;
 use protocol::ProblemCode;
 use serde_json::{Value, json};
-use store::{JournalError, LedgerError, LimitAmount, LimitWindow};
+use store::{JournalError, LedgerError, LimitAmount, LimitWindow, StorageExceeded};
 
 use crate::{
     call::{Tee, WriteError},
@@ -18,6 +20,9 @@ use crate::{
     identity::AuthenticationError,
     upstream::UpstreamFailure,
 };
+
+/// When a call that did not get held money is worth another try.
+const RETRY_AFTER_SECONDS: &str = "5";
 
 /// The body of a response: a document of the gateway, or the bytes of an upstream.
 pub(crate) type ResponseBody = Either<Full<Bytes>, Tee>;
@@ -37,12 +42,24 @@ pub(crate) enum CallRefusal {
     BodyTooLarge { limit: usize },
     #[error("the request body is incomplete")]
     BodyCut,
+    #[error("no byte of the request body arrived for {} ms (limits.body_idle)", .0.as_millis())]
+    BodyIdle(Duration),
+    #[error("the request body did not arrive within {} ms (limits.body_total)", .0.as_millis())]
+    BodySlow(Duration),
+    #[error(transparent)]
+    InFlightFull(#[from] BudgetFull),
+    #[error("{0}")]
+    StorageFull(StorageExceeded),
     #[error("unsupported content encoding `{0}`; use gzip, deflate, zstd or none")]
     BodyEncoded(String),
     #[error("invalid request body: {0}")]
     BodyInvalid(String),
     #[error("{}", exceeded_limit(.0))]
     BudgetSpent(store::LimitExceeded),
+    #[error("{}; the held money becomes free when the running calls end", exceeded_limit(.0))]
+    BudgetHeld(store::LimitExceeded),
+    #[error("field `{field}` refused: {reason}")]
+    FieldRefused { field: String, reason: String },
     #[error("the call could cost {}, which is more than the maximum for one call", dollars(*.0))]
     CostTooHigh(u64),
     #[error("model `{model}` denied by the policy: `{}` in {}", .rule.text, .rule.location())]
@@ -70,11 +87,14 @@ impl From<WriteError> for CallRefusal {
                 tracing::error!(error = error_chain(&error), "cannot hold a call in the ledger");
                 Self::NotHeld
             }
-            WriteError::Journal(error) if matches!(*error, JournalError::Ended) => Self::SessionEnded,
-            WriteError::Journal(error) => {
-                tracing::error!(error = error_chain(&error), "cannot record a call in the journal");
-                Self::NotRecorded
-            }
+            WriteError::Journal(error) => match *error {
+                JournalError::Ended => Self::SessionEnded,
+                JournalError::StorageLimit(exceeded) => Self::StorageFull(exceeded),
+                _ => {
+                    tracing::error!(error = error_chain(&error), "cannot record a call in the journal");
+                    Self::NotRecorded
+                }
+            },
         }
     }
 }
@@ -86,14 +106,20 @@ impl CallRefusal {
             // A request that is missing in a recording will always be. Agents give up soonest at this status.
             Self::NotAuthenticated(AuthenticationError::OtherSession | AuthenticationError::KeyInvalid)
             | Self::SessionEnded
+            | Self::StorageFull(_)
             | Self::ModelDenied { .. }
             | Self::Upstream(UpstreamFailure::NotRecorded(_)) => StatusCode::FORBIDDEN,
             Self::RouteNotFound { .. } | Self::ModelUnknown(_) => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyIdle(_) | Self::BodySlow(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::BudgetHeld(_) | Self::InFlightFull(_) | Self::Upstream(UpstreamFailure::InFlightFull(_)) => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::BodyEncoded(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::BodyCut
+            | Self::FieldRefused { .. }
             | Self::BodyInvalid(_)
             | Self::PriceUnknown(_)
             | Self::Upstream(
@@ -101,11 +127,13 @@ impl CallRefusal {
                 | UpstreamFailure::Untranslatable(_)
                 | UpstreamFailure::Unsendable(_),
             ) => StatusCode::BAD_REQUEST,
-            // A limit per minute is the only one that a retry can satisfy.
+            // A limit per minute and held money are the only ones that a retry can satisfy.
             Self::BudgetSpent(exceeded) if exceeded.limit.window == LimitWindow::Minute => {
                 StatusCode::TOO_MANY_REQUESTS
             }
-            Self::BudgetSpent(_) | Self::CostTooHigh(_) => StatusCode::PAYMENT_REQUIRED,
+            Self::BudgetSpent(_) | Self::CostTooHigh(_) | Self::Upstream(UpstreamFailure::BudgetExhausted) => {
+                StatusCode::PAYMENT_REQUIRED
+            }
             Self::NotAuthenticated(AuthenticationError::Unavailable(_)) | Self::NotRecorded | Self::NotHeld => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -115,19 +143,29 @@ impl CallRefusal {
     }
 
     fn can_be_retried(&self) -> bool {
-        !self.status().is_client_error() || self.status() == StatusCode::TOO_MANY_REQUESTS
+        let retried = [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT];
+        !self.status().is_client_error() || retried.contains(&self.status())
     }
 
     /// Returns the stable error code, if there is one that says more than the status.
     pub(crate) fn code(&self) -> Option<ProblemCode> {
         match self {
-            Self::BudgetSpent(_) | Self::CostTooHigh(_) => Some(ProblemCode::BudgetExceeded),
+            Self::BudgetSpent(_) | Self::CostTooHigh(_) | Self::Upstream(UpstreamFailure::BudgetExhausted) => {
+                Some(ProblemCode::BudgetExceeded)
+            }
+            Self::BudgetHeld(_) => Some(ProblemCode::BudgetHeld),
+            Self::FieldRefused { .. } => Some(ProblemCode::InvalidRequest),
             Self::ModelDenied { .. } => Some(ProblemCode::PolicyDenied),
             Self::PriceUnknown(_) => Some(ProblemCode::PriceUnknown),
             Self::NotAuthenticated(AuthenticationError::OtherSession | AuthenticationError::KeyInvalid) => {
                 Some(ProblemCode::TokenInvalid)
             }
             Self::Upstream(UpstreamFailure::NotRecorded(_)) => Some(ProblemCode::ReplayMiss),
+            Self::InFlightFull(_) | Self::Upstream(UpstreamFailure::InFlightFull(_)) => {
+                Some(ProblemCode::HostLimitExceeded)
+            }
+            Self::BodyIdle(_) | Self::BodySlow(_) => Some(ProblemCode::Timeout),
+            Self::StorageFull(exceeded) => Some(exceeded.code()),
             _ => None,
         }
     }
@@ -139,9 +177,18 @@ impl CallRefusal {
         if let (Some(code), ApiDialect::Openai) = (self.code(), dialect) {
             body["error"]["code"] = code.as_str().into();
         }
+        if let (Self::FieldRefused { field, .. }, ApiDialect::Openai) = (self, dialect) {
+            body["error"]["param"] = field.as_str().into();
+        }
         let mut response = json_response(self.status(), &body);
+        if matches!(self, Self::BudgetHeld(_)) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+        }
         if let Some(code) = self.code() {
             response.headers_mut().insert("x-viv-code", HeaderValue::from_static(code.as_str()));
+        }
+        if self.code() == Some(ProblemCode::HostLimitExceeded) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if !self.can_be_retried() {
             response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
@@ -200,8 +247,10 @@ pub(crate) fn error_body(dialect: ApiDialect, status: StatusCode, message: &str)
 }
 
 /// Returns an error event for an event stream. Starts with a blank line, because the event before may be incomplete.
-pub(crate) fn error_event(dialect: ApiDialect, message: &str) -> Bytes {
-    let body = error_body(dialect, StatusCode::BAD_GATEWAY, message);
+pub(crate) fn error_event(dialect: ApiDialect, failure: &UpstreamFailure) -> Bytes {
+    let exhausted = matches!(failure, UpstreamFailure::BudgetExhausted);
+    let status = if exhausted { StatusCode::PAYMENT_REQUIRED } else { StatusCode::BAD_GATEWAY };
+    let body = error_body(dialect, status, &failure.to_string());
     let name = if dialect == ApiDialect::Anthropic { "event: error\n" } else { "" };
     Bytes::from(format!("\n\n{name}data: {body}\n\n"))
 }
@@ -216,7 +265,7 @@ pub(crate) fn anthropic_type(status: StatusCode) -> &'static str {
         404 => "not_found_error",
         413 => "request_too_large",
         429 => "rate_limit_error",
-        504 => "timeout_error",
+        408 | 504 => "timeout_error",
         529 => "overloaded_error",
         _ => "api_error",
     }
@@ -240,7 +289,7 @@ fn gemini_status(status: StatusCode) -> &'static str {
         403 => "PERMISSION_DENIED",
         404 => "NOT_FOUND",
         503 => "UNAVAILABLE",
-        504 => "DEADLINE_EXCEEDED",
+        408 | 504 => "DEADLINE_EXCEEDED",
         _ => "INTERNAL",
     }
 }
@@ -291,7 +340,7 @@ mod tests {
 
     #[test]
     fn error_event_ends_an_incomplete_event() {
-        let event = error_event(ApiDialect::Anthropic, "cut");
+        let event = error_event(ApiDialect::Anthropic, &UpstreamFailure::Cut);
         assert!(event.starts_with(b"\n\nevent: error\ndata: {") && event.ends_with(b"}\n\n"));
     }
 }

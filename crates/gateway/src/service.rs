@@ -2,22 +2,21 @@
 
 use std::{convert::Infallible, sync::Arc};
 
-use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, header};
-use http_body::Body as _;
-use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 
 use crate::{
     attachment::{AttachmentTasks, TokenLookup},
     call::{Billing, CallHandler},
-    coding::{Coding, UnpackError},
+    coding::Coding,
     endpoint::{ApiDialect, Route, in_models_path},
     headers,
     identity::{AuthenticationError, GatewayLimits},
     models,
     query::percent_decoded,
     refusal::{CallRefusal, ResponseBody, json_response},
+    request_body,
 };
 
 /// The context of one connection: its listener's settings and its worker's tasks.
@@ -87,36 +86,18 @@ async fn answer(
         Route::Call(endpoint) => {
             let (mut parts, body) = request.into_parts();
             let coding = Coding::of(&parts.headers).map_err(CallRefusal::BodyEncoded)?;
-            let body = read_body(body, context.limits.request_bytes).await?;
-            let body = unpack(coding, body, context.limits.request_bytes).await?;
+            let body = request_body::read(body, coding, &context.limits, &handler.identity.in_flight).await;
+            let body = body.inspect_err(|refusal| log_limit(&handler, refusal))?;
             parts.headers.remove(header::CONTENT_ENCODING);
             handler.handle(endpoint, &parts, body).await
         }
     }
 }
 
-async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, CallRefusal> {
-    // A content length above the limit is refused before anything is read.
-    if body.size_hint().lower() > limit as u64 {
-        return Err(CallRefusal::BodyTooLarge { limit });
-    }
-    match Limited::new(body, limit).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(CallRefusal::BodyTooLarge { limit }),
-        Err(_) => Err(CallRefusal::BodyCut),
-    }
-}
-
-/// Returns the decompressed body. The limit applies to its decompressed size as well.
-async fn unpack(coding: Option<Coding>, body: Bytes, limit: usize) -> Result<Bytes, CallRefusal> {
-    let Some(coding) = coding else { return Ok(body) };
-    // Decompression takes a while, and this thread serves other connections.
-    let unpacked = tokio::task::spawn_blocking(move || coding.unpack(body, limit)).await;
-    match unpacked {
-        Ok(Ok(body)) => body.ok_or(CallRefusal::BodyTooLarge { limit }),
-        Ok(Err(UnpackError::Broken(coding))) => {
-            Err(CallRefusal::BodyInvalid(format!("the data is not valid {}", coding.name())))
-        }
-        Ok(Err(UnpackError::Cut)) | Err(_) => Err(CallRefusal::BodyCut),
+/// Logs that a request body reached a limit of the host budget.
+fn log_limit(handler: &CallHandler, refusal: &CallRefusal) {
+    if refusal.code().is_some() {
+        let (session, used) = (&handler.identity.session, handler.identity.in_flight.used());
+        tracing::warn!(%session, used, "refused a request body: {refusal}");
     }
 }

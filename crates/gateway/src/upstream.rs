@@ -2,6 +2,7 @@
 
 use std::{fmt, pin::Pin, sync::Arc};
 
+use base::BudgetFull;
 use bytes::Bytes;
 use futures_util::{Stream, future::BoxFuture};
 use http::{HeaderMap, Method, StatusCode};
@@ -88,6 +89,11 @@ pub struct UpstreamResponse {
 }
 
 impl UpstreamFailure {
+    /// Returns whether the gateway itself ended the call, so that the vendor bills no more than until then.
+    pub(crate) fn is_cancellation(&self) -> bool {
+        matches!(self, Self::SessionEnded | Self::Interrupted | Self::BudgetExhausted | Self::Abandoned)
+    }
+
     /// Returns whether the request may have reached the vendor, so that it may have cost something.
     pub(crate) fn may_have_been_served(&self) -> bool {
         !matches!(
@@ -148,9 +154,18 @@ pub enum UpstreamFailure {
         /// The limit.
         limit: usize,
     },
+    /// The session holds too many bytes in memory to receive more of the response.
+    #[error("cannot receive the response: {0}")]
+    InFlightFull(#[source] BudgetFull),
     /// The session ended during the response.
     #[error("the session ended before the response was complete")]
     SessionEnded,
+    /// The turn of the call was interrupted.
+    #[error("the turn was interrupted, so the call was cancelled")]
+    Interrupted,
+    /// The hold of the call could not grow any further.
+    #[error("budget exhausted during the response, so the call was cancelled")]
+    BudgetExhausted,
     /// The client disconnected and the rest of the response took too long.
     #[error("the client disconnected and the rest of the response did not arrive in time")]
     Abandoned,

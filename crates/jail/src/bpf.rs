@@ -1,7 +1,8 @@
 //! An assembler for the kernel's system call filter, a BPF program that is made from rules.
 //!
 //! The kernel runs every installed filter at each call and compiles each at every start of a sandbox. So there is one
-//! program, which finds a call's rules by bisection. The kernel caches the result of calls that are always allowed.
+//! program, which finds a call's rules by bisection: the ranges of call numbers cover all numbers, so a leaf needs no
+//! test of its bounds. The kernel caches the result of calls that are always allowed.
 
 use std::collections::BTreeMap;
 
@@ -61,6 +62,11 @@ impl ArgumentCondition {
         Self { mask: bits, ..Self::is(argument, bits) }
     }
 
+    /// Holds when the argument has any bit of `bits`.
+    pub(crate) fn has_any(argument: u8, bits: u32) -> Self {
+        Self { mask: bits, ..Self::is_not(argument, 0) }
+    }
+
     /// Holds when the upper half of the argument is not `value`.
     pub(crate) fn high_is_not(argument: u8, value: u32) -> Self {
         Self { half: ArgumentHalf::High, ..Self::is_not(argument, value) }
@@ -74,8 +80,28 @@ pub(crate) struct SyscallRule {
     pub(crate) action: FilterAction,
 }
 
-/// Rules by system call number. The first rule that holds decides; without one the call is allowed.
-pub(crate) type SyscallRules = BTreeMap<u32, Vec<SyscallRule>>;
+/// Rules by system call number.
+#[derive(Debug)]
+pub(crate) struct SyscallRules {
+    /// The listed calls. The first rule that holds decides; without one the call is allowed.
+    listed: BTreeMap<u32, Vec<SyscallRule>>,
+    /// The rules of all other calls: none, or one without conditions.
+    unlisted: Vec<SyscallRule>,
+}
+
+impl SyscallRules {
+    /// Returns rules without any listed call. A call that is not listed gets `unlisted`.
+    pub(crate) fn new(unlisted: FilterAction) -> Self {
+        let rule = SyscallRule { conditions: Vec::new(), action: unlisted };
+        let unlisted = if unlisted == FilterAction::Allow { Vec::new() } else { vec![rule] };
+        Self { listed: BTreeMap::new(), unlisted }
+    }
+
+    /// Lists a call, and returns its rules.
+    pub(crate) fn list(&mut self, number: u32) -> &mut Vec<SyscallRule> {
+        self.listed.entry(number).or_default()
+    }
+}
 
 /// One instruction in the layout of the kernel's `struct sock_filter`.
 #[repr(C)]
@@ -124,21 +150,29 @@ pub(crate) fn assemble(architecture: u32, rules: &SyscallRules, other_table: Fil
     program
 }
 
-/// A range of neighbouring call numbers with the same rules, which share one part of the program.
+/// A range of neighbouring call numbers with the same rules, which share one part of the program. It ends where the next
+/// one begins.
 struct CallRange<'r> {
     first: u32,
-    last: u32,
     rules: &'r [SyscallRule],
 }
 
+/// Returns ranges that cover all call numbers.
 fn call_ranges(rules: &SyscallRules) -> Vec<CallRange<'_>> {
     let mut ranges: Vec<CallRange<'_>> = Vec::new();
-    for (number, rules) in rules {
-        match ranges.last_mut() {
-            Some(range) if range.last + 1 == *number && range.rules == rules.as_slice() => range.last = *number,
-            _ => ranges.push(CallRange { first: *number, last: *number, rules }),
+    let mut extend = |first: u32, rules| match ranges.last() {
+        Some(range) if range.rules == rules => {}
+        _ => ranges.push(CallRange { first, rules }),
+    };
+    let mut next = 0;
+    for (number, of_call) in &rules.listed {
+        if *number > next {
+            extend(next, rules.unlisted.as_slice());
         }
+        extend(*number, of_call.as_slice());
+        next = number + 1;
     }
+    extend(next, rules.unlisted.as_slice());
     ranges
 }
 
@@ -147,13 +181,7 @@ fn bisect(ranges: &[CallRange<'_>]) -> Vec<BpfInstruction> {
     match ranges {
         [] => vec![return_action(FilterAction::Allow)],
         [range] => {
-            let mut code = if range.first == range.last {
-                vec![branch(JUMP_EQUAL, range.first, 1, 0)]
-            } else {
-                vec![branch(JUMP_GREATER_EQUAL, range.first, 0, 1), branch(JUMP_GREATER_EQUAL, range.last + 1, 0, 1)]
-            };
-            code.push(return_action(FilterAction::Allow));
-            code.extend(range.rules.iter().flat_map(apply_rule));
+            let mut code: Vec<BpfInstruction> = range.rules.iter().flat_map(apply_rule).collect();
             if range.rules.last().is_none_or(|rule| !rule.conditions.is_empty()) {
                 code.push(return_action(FilterAction::Allow));
             }
@@ -260,7 +288,8 @@ mod tests {
             let seen = half(arguments[usize::from(condition.argument)], condition.half);
             ((seen & condition.mask) == condition.value) != condition.negated
         };
-        let rule = rules.get(&number).and_then(|rules| rules.iter().find(|rule| rule.conditions.iter().all(holds)));
+        let of_call = rules.listed.get(&number).unwrap_or(&rules.unlisted);
+        let rule = of_call.iter().find(|rule| rule.conditions.iter().all(holds));
         rule.map_or(FilterAction::Allow, |rule| rule.action).code()
     }
 
@@ -268,8 +297,27 @@ mod tests {
     fn program_returns_what_the_rules_say() {
         let rules = crate::seccomp::rules();
         let program = assemble(X86_64, &rules, FilterAction::Errno(38));
-        assert!(program.len() < 4096, "{} instructions", program.len());
-        let values = [0, 1, 2, 4, 7, 10, 16, 38, 0o4755, 0o2755, 0o644, 0o100, 0x5412, 0x541C, 0x1000_0000, u64::MAX];
+        assert!(program.len() < 768, "{} instructions", program.len());
+        let values = [
+            0,
+            1,
+            2,
+            4,
+            7,
+            10,
+            16,
+            38,
+            40,
+            0o4755,
+            0o2755,
+            0o644,
+            0o100,
+            0x5412,
+            0x541C,
+            0x5423,
+            0x1000_0000,
+            u64::MAX,
+        ];
         for number in 0..600 {
             for first in values {
                 for second in values {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use base::lock;
 
+use crate::cgroup_files::{controller_files, write_setting};
 use crate::{cgroup_watch, kernel_text};
 
 /// A resource that a cgroup limits.
@@ -73,10 +74,13 @@ pub struct CgroupLimits {
     pub pids: Option<u64>,
     /// Thousandths of a processor.
     pub cpu_millis: Option<u64>,
+    /// Bytes of socket buffers. Version 1 counts them apart from other memory. With version 2 they are a part of
+    /// `memory_bytes`, and this limit is not used.
+    pub socket_bytes: Option<u64>,
 }
 
 impl CgroupLimits {
-    fn of(&self, controller: CgroupController) -> Option<u64> {
+    pub(crate) fn of(&self, controller: CgroupController) -> Option<u64> {
         match controller {
             CgroupController::Memory => self.memory_bytes,
             CgroupController::Pids => self.pids,
@@ -144,60 +148,6 @@ impl CgroupRoot {
             group.add(*controller, *hierarchy, base.join(&name), limits)?;
         }
         Ok(group)
-    }
-}
-
-/// The file names and values of one controller, for both cgroup versions.
-struct ControllerFiles {
-    v1: Vec<(&'static str, String)>,
-    v2: Vec<(&'static str, String)>,
-}
-
-impl ControllerFiles {
-    fn for_hierarchy(self, hierarchy: CgroupVersion) -> Vec<(&'static str, String)> {
-        match hierarchy {
-            CgroupVersion::V1 => self.v1,
-            CgroupVersion::V2 => self.v2,
-        }
-    }
-}
-
-/// Returns the files to write for a controller. Without a limit, they are set to unlimited.
-fn controller_files(controller: CgroupController, limits: &CgroupLimits) -> ControllerFiles {
-    const PERIOD_MICROS: u64 = 100_000;
-    let value = |none: &str| limits.of(controller).map_or(none.to_owned(), |limit| limit.to_string());
-    match controller {
-        CgroupController::Memory => ControllerFiles {
-            v1: vec![
-                ("memory.limit_in_bytes", value("-1")),
-                // The limit of memory and swap together, so that no swap is used. Absent when swap accounting is off.
-                ("memory.memsw.limit_in_bytes", value("-1")),
-            ],
-            v2: vec![
-                ("memory.max", value("max")),
-                ("memory.swap.max", "0".to_owned()),
-                ("memory.oom.group", "0".to_owned()),
-            ],
-        },
-        CgroupController::Pids => {
-            ControllerFiles { v1: vec![("pids.max", value("max"))], v2: vec![("pids.max", value("max"))] }
-        }
-        CgroupController::Cpu => {
-            let quota = limits.cpu_millis.map(|millis| (millis * PERIOD_MICROS / 1000).max(1000).to_string());
-            let (v1, v2) = (quota.clone().unwrap_or("-1".to_owned()), quota.unwrap_or("max".to_owned()));
-            ControllerFiles {
-                v1: vec![("cpu.cfs_period_us", PERIOD_MICROS.to_string()), ("cpu.cfs_quota_us", v1)],
-                v2: vec![("cpu.max", format!("{v2} {PERIOD_MICROS}"))],
-            }
-        }
-    }
-}
-
-/// Writes a limit. Files that only exist with swap accounting may be missing; any other failure is an error.
-fn write_setting(file: &Path, value: &str) -> io::Result<()> {
-    match fs::write(file, value) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && file.to_string_lossy().contains("sw") => Ok(()),
-        other => other,
     }
 }
 
@@ -384,14 +334,5 @@ mod tests {
         let cpu = find_controller(CgroupController::Cpu, HYBRID, own);
         assert_eq!(cpu, Some((CgroupVersion::V1, "/sys/fs/cgroup/cpu/".into())));
         assert_eq!(find_controller(CgroupController::Pids, HYBRID, own), None);
-    }
-
-    #[test]
-    fn half_a_processor_is_a_quota_of_half_the_period() {
-        let limits = CgroupLimits { cpu_millis: Some(500), ..CgroupLimits::default() };
-        let half = controller_files(CgroupController::Cpu, &limits);
-        assert_eq!(half.v2, [("cpu.max", "50000 100000".to_owned())]);
-        let whole = controller_files(CgroupController::Cpu, &CgroupLimits::default());
-        assert_eq!(whole.v2, [("cpu.max", "max 100000".to_owned())]);
     }
 }

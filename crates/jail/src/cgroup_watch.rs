@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::cgroup_files::SOCKET_LIMIT;
+
 /// The cgroup directories that count a process's memory and processor time.
 #[derive(Debug, Clone)]
 pub struct CgroupWatch {
@@ -23,6 +25,12 @@ impl CgroupWatch {
         let directory = self.memory.as_ref()?;
         let read = |file: &str| fs::read_to_string(directory.join(file)).ok();
         read("memory.max").or_else(|| read("memory.limit_in_bytes"))?.trim().parse().ok()
+    }
+
+    /// Sets the limit of socket buffers in a v1 group. Only root can do this for the group of an engine.
+    pub fn limit_sockets(&self, bytes: u64) -> std::io::Result<()> {
+        let directory = self.memory.as_ref().ok_or(std::io::ErrorKind::NotFound)?;
+        fs::write(directory.join(SOCKET_LIMIT), bytes.to_string())
     }
 
     /// Returns how many processes were killed because memory ran out.

@@ -12,7 +12,9 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount};
 
+use crate::mask::write_cover;
 use crate::mount_sources::{clone_at, clone_tree};
+use crate::plan::CoverFile;
 use crate::sys::{self, attr};
 
 /// Hides `paths`: each appears as an empty directory, or as a file that is always empty.
@@ -21,6 +23,17 @@ pub(crate) fn hide(workspace: &OwnedFd, paths: &[PathBuf], empty: BorrowedFd<'_>
         FileType::Directory => clone_at(empty, "", OpenTreeFlags::empty()),
         _ => clone_tree(Path::new("/dev/null")),
     })
+}
+
+/// Gives files other content, which cannot be changed. The contents are written to `scratch`.
+pub(crate) fn cover(workspace: &OwnedFd, covers: &[CoverFile], scratch: &OwnedFd) -> io::Result<()> {
+    for (number, cover) in covers.iter().enumerate() {
+        let name = format!("cover-{number}");
+        write_cover(scratch, Path::new(&name), &cover.content)?;
+        let path = std::slice::from_ref(&cover.path);
+        mount_over(workspace, path, |_, _| clone_at(scratch.as_fd(), &name, OpenTreeFlags::empty()))?;
+    }
+    Ok(())
 }
 
 /// Makes `paths`, with everything below them, read-only.

@@ -76,6 +76,10 @@ pub(crate) struct CommandRules<'a> {
     pub(crate) tag: ProcessTag,
 }
 
+/// The most queued signals and POSIX timers of a sandbox. The kernel also counts them for the user who started it, whose
+/// own limit is usually over 30,000.
+const MAX_QUEUED_SIGNALS: u64 = 4096;
+
 /// The commands that run.
 #[derive(Default)]
 struct RunningCommands {
@@ -215,6 +219,10 @@ fn prepare(plan: &ExecPlan, streams: &[OwnedFd; 3], rules: &CommandRules<'_>) ->
     sys::close_on_exec_from(3)?;
     sys::lower_limit(rules.tag.resource(), rules.tag.value(plan.exec))?;
     sys::lower_limit(Resource::Nofile, limits.nofile)?;
+    if rules.tag == ProcessTag::RealtimeLimit {
+        // A kernel of its own, such as gVisor, has its own queues and refuses this limit.
+        sys::lower_limit(Resource::Sigpending, MAX_QUEUED_SIGNALS)?;
+    }
     if let Some(bytes) = limits.data_bytes {
         sys::lower_limit(Resource::Data, bytes)?;
     }

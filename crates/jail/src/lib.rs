@@ -7,6 +7,7 @@
 
 mod bpf;
 mod cgroup;
+mod cgroup_files;
 mod cgroup_watch;
 mod console;
 mod container_init;
@@ -32,7 +33,9 @@ mod relay;
 mod seccomp;
 mod setup;
 mod spawner;
+mod startup_memory;
 mod sys;
+mod system_calls;
 mod verify;
 mod wire;
 
@@ -45,8 +48,11 @@ pub use host_user::HostUser;
 pub use jail::{ExecEvent, Jail, NewJail, OwnKernelChannels};
 pub use landlock_rules::landlock_version;
 pub use mount_layout::{LayoutMount, MountLayout};
-pub use plan::{BindMount, ExecPlan, INSIDE_GID, INSIDE_UID, JailPlan, ProcessLimits, WorkspacePlan};
+pub use plan::{BindMount, CoverFile, ExecPlan, INSIDE_GID, INSIDE_UID, JailPlan, ProcessLimits, WorkspacePlan};
+pub use private_root::MAX_TERMINALS;
 pub use probe::{FeatureProbe, probe_kernel, probe_limits};
 pub use seccomp::filter_bytes;
 pub use setup::{isolate_network, listen};
 pub use spawner::{Spawner, SpawnerMode, serve_spawner};
+pub use startup_memory::{limit_allocator_arenas, release_startup_memory};
+pub use system_calls::system_call_tables;

@@ -17,6 +17,7 @@ use crate::engine_namespaces::EngineNamespaces;
 use crate::error::{During, JailError, SetupFailure, SetupStep};
 use crate::guard;
 use crate::host_user::HostUser;
+use crate::mask::MaskEntries;
 use crate::mount_sources::{IdMaps, MountSources, clone_at};
 use crate::overlay::OverlayBuilder;
 use crate::plan::{JailPlan, WorkspacePlan};
@@ -138,20 +139,21 @@ impl LayoutBuilder<'_> {
         let builder = OverlayBuilder { scratch: &self.scratch, at, owner: Some(self.owner) };
         self.make_directory("workspace", 0o755)?;
         match (plan, &sources.workspace) {
-            (WorkspacePlan::Overlay { masks, .. }, Some(lower)) => {
-                let (merged, upper) = builder.overlay(lower, masks)?;
+            (WorkspacePlan::Overlay { masks, covers, .. }, Some(lower)) => {
+                let (merged, upper) = builder.overlay(lower, MaskEntries { masks, covers })?;
                 attach(&merged, &self.scratch, "workspace")?;
                 Ok(Some(upper))
             }
-            (WorkspacePlan::ReadOnly { masks, .. }, Some(lower)) if !masks.is_empty() => {
-                attach(&builder.masked(lower, masks)?, &self.scratch, "workspace")?;
+            (WorkspacePlan::ReadOnly { masks, covers, .. }, Some(lower)) if !masks.is_empty() || !covers.is_empty() => {
+                attach(&builder.masked(lower, MaskEntries { masks, covers })?, &self.scratch, "workspace")?;
                 Ok(None)
             }
-            (WorkspacePlan::Bind { hidden, protected, .. }, Some(tree)) => {
+            (WorkspacePlan::Bind { hidden, covers, protected, .. }, Some(tree)) => {
                 attach(tree, &self.scratch, "workspace")?;
                 self.make_directory("empty", 0o555)?;
                 let empty = clone_at(self.scratch.as_fd(), "empty", OpenTreeFlags::empty())?;
                 guard::protect(tree, protected)?;
+                guard::cover(tree, covers, &self.scratch)?;
                 guard::hide(tree, hidden, empty.as_fd())?;
                 Ok(None)
             }

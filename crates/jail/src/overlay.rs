@@ -2,12 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat};
 
 use crate::host_user::HostUser;
-use crate::mask;
+use crate::mask::{self, MaskEntries};
 use crate::private_root::{attach, new_fs};
 use crate::sys::{self, attr};
 
@@ -24,8 +24,8 @@ pub(crate) struct OverlayBuilder<'a> {
 impl OverlayBuilder<'_> {
     /// Mounts the layers `mask : workspace` below an upper layer in the scratch space. Returns the merged tree and the
     /// upper layer.
-    pub(crate) fn overlay(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<(OwnedFd, OwnedFd)> {
-        let layers = self.lower_layers(lower, masks)?;
+    pub(crate) fn overlay(&self, lower: &OwnedFd, entries: MaskEntries<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
+        let layers = self.lower_layers(lower, entries)?;
         for name in ["upper", "work"] {
             mkdirat(self.scratch, name, Mode::from_raw_mode(0o755))?;
         }
@@ -42,26 +42,29 @@ impl OverlayBuilder<'_> {
     }
 
     /// Mounts the layers `mask : workspace` without an upper layer, so that nothing can be written.
-    pub(crate) fn masked(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<OwnedFd> {
-        let layers = self.lower_layers(lower, masks)?;
+    pub(crate) fn masked(&self, lower: &OwnedFd, entries: MaskEntries<'_>) -> io::Result<OwnedFd> {
+        let layers = self.lower_layers(lower, entries)?;
         merge(&[("lowerdir", &layers)])
     }
 
     /// Attaches the lower layers while the overlay is mounted; returns them as an overlay option.
-    fn lower_layers(&self, lower: &OwnedFd, masks: &[PathBuf]) -> io::Result<String> {
+    fn lower_layers(&self, lower: &OwnedFd, entries: MaskEntries<'_>) -> io::Result<String> {
         for name in ["mask", "lower"] {
             mkdirat(self.scratch, name, Mode::from_raw_mode(0o755))?;
         }
         attach(lower, self.scratch, "lower")?;
         let mask = openat(self.scratch, "mask", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        mask::hide(&mask, lower, masks)?;
-        for hidden in masks {
-            for parent in hidden.ancestors().skip(1) {
+        mask::fill(&mask, lower, entries)?;
+        for path in entries.paths() {
+            for parent in path.ancestors().skip(1) {
                 self.set_owner(&Path::new("mask").join(parent))?;
             }
         }
+        for cover in entries.covers {
+            self.set_owner(&Path::new("mask").join(&cover.path))?;
+        }
         let lower = format!("{}/lower", self.at);
-        Ok(if masks.is_empty() { lower } else { format!("{}/mask:{lower}", self.at) })
+        Ok(if entries.is_empty() { lower } else { format!("{}/mask:{lower}", self.at) })
     }
 
     /// Gives a directory of a layer to the sandbox user. A merged directory has the owner of its topmost layer.

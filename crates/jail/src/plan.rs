@@ -65,6 +65,37 @@ pub struct BindMount {
     pub writable: bool,
 }
 
+/// A file of the workspace that has other content inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoverFile {
+    /// The path, relative to the workspace.
+    pub path: PathBuf,
+    /// Its content inside. In JSON hexadecimal text, which is shorter than a list of numbers.
+    #[serde(with = "as_hex")]
+    pub content: Vec<u8>,
+}
+
+mod as_hex {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&base::encode_hex(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let pairs = text.as_bytes().chunks(2);
+        pairs
+            .map(|pair| match pair {
+                [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+                _ => None,
+            })
+            .collect::<Option<_>>()
+            .ok_or_else(|| D::Error::custom("not hexadecimal text"))
+    }
+}
+
 /// How `/workspace` is made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum WorkspacePlan {
@@ -76,6 +107,8 @@ pub enum WorkspacePlan {
         directory: PathBuf,
         /// Paths that do not exist inside, relative to the directory.
         masks: Vec<PathBuf>,
+        /// Files that have other content inside.
+        covers: Vec<CoverFile>,
     },
     /// The directory, read-only.
     ReadOnly {
@@ -83,6 +116,8 @@ pub enum WorkspacePlan {
         directory: PathBuf,
         /// Paths that do not exist inside, relative to the directory.
         masks: Vec<PathBuf>,
+        /// Files that have other content inside.
+        covers: Vec<CoverFile>,
     },
     /// The directory itself: writes go to the host.
     Bind {
@@ -90,6 +125,8 @@ pub enum WorkspacePlan {
         directory: PathBuf,
         /// Paths that are empty inside, relative to the directory.
         hidden: Vec<PathBuf>,
+        /// Files that have other content inside, and cannot be changed there.
+        covers: Vec<CoverFile>,
         /// Paths that cannot be changed, relative to the directory.
         protected: Vec<PathBuf>,
     },

@@ -20,6 +20,7 @@ use rustix::mount::{
 
 use crate::error::{During, SetupFailure, SetupStep};
 use crate::guard;
+use crate::mask::MaskEntries;
 use crate::mount_sources::{MountSources, clone_at, clone_tree};
 use crate::overlay::OverlayBuilder;
 use crate::plan::{JailPlan, WorkspacePlan};
@@ -29,6 +30,8 @@ use crate::sys::{self, attr};
 /// unmounted as a whole when the root is entered: each unmount waits for every processor. It covers the host's /proc,
 /// because no workspace can be there: without root, the plan's paths are opened after this mount.
 const SCRATCH: &str = "/proc";
+/// The most terminals of one sandbox. All terminals of the machine share one limit, 4096 by default.
+pub const MAX_TERMINALS: u32 = 64;
 /// The only devices inside. They reveal nothing about the host.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// The inotify limits of a user namespace, each with the limit of one user of the machine.
@@ -121,7 +124,7 @@ impl PrivateRoot {
         Ok(())
     }
 
-    /// Mounts a /proc of this PID namespace, with the entries that reveal the host covered and sysctls read-only.
+    /// Mounts a read-only /proc of this PID namespace, with the entries that reveal the host covered.
     pub(crate) fn mount_proc(&self) -> Result<(), SetupFailure> {
         let proc = new_fs("proc", &[], &[]).during(SetupStep::MountProc, "/proc")?;
         sys::mount_setattr(proc.as_fd(), attr::NOSUID | attr::NODEV | attr::NOEXEC, false, None)
@@ -146,7 +149,8 @@ impl PrivateRoot {
                 other => other.during(SetupStep::MaskProc, name)?,
             }
         }
-        Ok(())
+        // Read-only: a tool could otherwise change the memory of its agent, which runs as the same user, in /proc/PID/mem.
+        sys::mount_setattr(proc.as_fd(), attr::RDONLY, false, None).during(SetupStep::MaskProc, "/proc")
     }
 
     /// Mounts six devices, a devpts instance and shared memory, and makes the usual links.
@@ -157,8 +161,8 @@ impl PrivateRoot {
                 .during(SetupStep::MountDevices, name)?;
             self.mount(&device, &Path::new("/dev").join(name)).during(SetupStep::MountDevices, name)?;
         }
-        let terminals = new_fs("devpts", &["newinstance"], &[("ptmxmode", "0666"), ("mode", "620")])
-            .during(SetupStep::MountDevices, "pts")?;
+        let options = [("ptmxmode", "0666"), ("mode", "620"), ("max", &MAX_TERMINALS.to_string())];
+        let terminals = new_fs("devpts", &["newinstance"], &options).during(SetupStep::MountDevices, "pts")?;
         sys::mount_setattr(terminals.as_fd(), attr::NOSUID | attr::NOEXEC, false, None)
             .during(SetupStep::MountDevices, "pts")?;
         self.mount(&terminals, Path::new("/dev/pts")).during(SetupStep::MountDevices, "pts")?;
@@ -185,13 +189,15 @@ impl PrivateRoot {
         let target = Path::new(WORKSPACE);
         let builder = OverlayBuilder { scratch: &self.scratch, at: SCRATCH, owner: None };
         match (plan, &sources.workspace) {
-            (WorkspacePlan::Overlay { masks, .. }, Some(lower)) => {
-                let (merged, upper) = builder.overlay(lower, masks).during(SetupStep::MountWorkspace, "overlay")?;
+            (WorkspacePlan::Overlay { masks, covers, .. }, Some(lower)) => {
+                let entries = MaskEntries { masks, covers };
+                let (merged, upper) = builder.overlay(lower, entries).during(SetupStep::MountWorkspace, "overlay")?;
                 self.mount(&merged, target).during(SetupStep::MountWorkspace, WORKSPACE)?;
                 Ok(Some(upper))
             }
-            (WorkspacePlan::ReadOnly { masks, .. }, Some(lower)) if !masks.is_empty() => {
-                let merged = builder.masked(lower, masks).during(SetupStep::MountWorkspace, "overlay")?;
+            (WorkspacePlan::ReadOnly { masks, covers, .. }, Some(lower)) if !masks.is_empty() || !covers.is_empty() => {
+                let entries = MaskEntries { masks, covers };
+                let merged = builder.masked(lower, entries).during(SetupStep::MountWorkspace, "overlay")?;
                 self.mount(&merged, target).during(SetupStep::MountWorkspace, WORKSPACE)?;
                 Ok(None)
             }
@@ -199,11 +205,12 @@ impl PrivateRoot {
                 self.mount(tree, target).during(SetupStep::MountWorkspace, WORKSPACE)?;
                 Ok(None)
             }
-            (WorkspacePlan::Bind { hidden, protected, .. }, Some(tree)) => {
+            (WorkspacePlan::Bind { hidden, covers, protected, .. }, Some(tree)) => {
                 self.mount(tree, target).during(SetupStep::MountWorkspace, WORKSPACE)?;
                 let empty = clone_at(self.scratch.as_fd(), "empty", OpenTreeFlags::empty());
                 let empty = empty.during(SetupStep::MountWorkspace, "empty")?;
                 guard::protect(tree, protected).during(SetupStep::MountWorkspace, "fs.deny_write")?;
+                guard::cover(tree, covers, &self.scratch).during(SetupStep::MountWorkspace, "fs.deny_read")?;
                 guard::hide(tree, hidden, empty.as_fd()).during(SetupStep::MountWorkspace, "fs.deny_read")?;
                 Ok(None)
             }

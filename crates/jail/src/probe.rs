@@ -61,6 +61,11 @@ pub fn probe_limits() -> Vec<FeatureProbe> {
             CgroupController::Memory,
             CgroupLimits { memory_bytes: Some(64 << 20), ..CgroupLimits::default() },
         ),
+        (
+            "socket memory",
+            CgroupController::Memory,
+            CgroupLimits { memory_bytes: Some(64 << 20), socket_bytes: Some(16 << 20), ..CgroupLimits::default() },
+        ),
         ("pids limit", CgroupController::Pids, CgroupLimits { pids: Some(16), ..CgroupLimits::default() }),
         ("cpu limit", CgroupController::Cpu, CgroupLimits { cpu_millis: Some(500), ..CgroupLimits::default() }),
     ];

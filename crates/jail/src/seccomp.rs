@@ -1,116 +1,22 @@
 //! The system call filters of a sandbox.
 //!
-//! The filters are a deny-list in addition to the namespaces. They refuse calls that reach outside of a namespace (socket
-//! families), make namespaces, inspect other processes, or are large and rarely needed (io_uring, bpf). A call of another
-//! architecture kills the caller, because its number would bypass every rule.
+//! The filter is an allow-list in addition to the namespaces: a call that `system_calls` does not list fails with ENOSYS.
+//! Calls that programs expect to be refused fail with EPERM: they make namespaces, inspect other processes, or change the
+//! machine. A call of another architecture kills the caller, because its number would bypass every rule.
+//!
+//! Not here: the list of allowed calls (`system_calls`).
 
 use std::io;
 
 use crate::bpf::{ArgumentCondition, BpfInstruction, FilterAction, SyscallRule, SyscallRules, assemble};
 use crate::process_tag::ProcessTag;
 use crate::sys;
+use crate::system_calls::{ALLOWED, REFUSED};
 
-/// Recent system calls have the same number on every architecture.
-const STATMOUNT: i64 = 457;
-const LISTMOUNT: i64 = 458;
-const OPEN_TREE_ATTR: i64 = 467;
-
-#[cfg(target_arch = "x86_64")]
-const IO_PGETEVENTS: i64 = 333;
-#[cfg(not(target_arch = "x86_64"))]
-const IO_PGETEVENTS: i64 = 292;
-
-/// Asynchronous I/O from before io_uring. Its limit is machine-wide, so one sandbox could use all of it. These calls fail
-/// with ENOSYS, and programs fall back.
-const MACHINE_WIDE: &[i64] = &[
-    libc::SYS_io_setup,
-    libc::SYS_io_destroy,
-    libc::SYS_io_submit,
-    libc::SYS_io_cancel,
-    libc::SYS_io_getevents,
-    IO_PGETEVENTS,
-];
-
-/// System calls that always fail with EPERM.
-const REFUSED: &[i64] = &[
-    // Mounts and roots.
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
-    libc::SYS_mount_setattr,
-    OPEN_TREE_ATTR,
-    // These reveal host paths that the visible mount table does not.
-    STATMOUNT,
-    LISTMOUNT,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_quotactl,
-    libc::SYS_quotactl_fd,
-    // Namespaces.
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    // Other processes.
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_process_madvise,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_kcmp,
-    // File handles bypass mounts.
-    libc::SYS_open_by_handle_at,
-    libc::SYS_name_to_handle_at,
-    // Large interfaces; programs fall back without them.
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_fanotify_init,
-    // Keys are not confined by a namespace.
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    // The machine itself.
-    libc::SYS_reboot,
-    libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_syslog,
-    libc::SYS_acct,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_clock_adjtime,
-    libc::SYS_adjtimex,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_vhangup,
-    libc::SYS_lookup_dcookie,
-    libc::SYS_nfsservctl,
-    libc::SYS_migrate_pages,
-    libc::SYS_move_pages,
-    libc::SYS_mbind,
-    libc::SYS_set_mempolicy,
-];
-
-/// Refused calls that only exist on x86-64.
-#[cfg(target_arch = "x86_64")]
-const REFUSED_HERE: &[i64] =
-    &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib, libc::SYS__sysctl, libc::SYS_modify_ldt];
-#[cfg(not(target_arch = "x86_64"))]
-const REFUSED_HERE: &[i64] = &[];
-
-/// Terminal requests that insert input into a terminal.
-const TERMINAL_INJECTION: [u32; 2] = [0x5412 /* TIOCSTI */, 0x541C /* TIOCLINUX */];
+/// Refused terminal requests. TIOCSTI and TIOCLINUX insert input into a terminal. TIOCSETD makes the kernel load the
+/// driver of a line discipline.
+const TERMINAL_REQUESTS: [u32; 3] =
+    [0x5412 /* TIOCSTI */, 0x541C /* TIOCLINUX */, 0x5423 /* TIOCSETD */];
 /// The allowed socket families. AF_VSOCK and AF_ALG are not confined by a network namespace; the others are not needed.
 const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 /// The allowed internet protocols: the default of the socket type, TCP and UDP. Others are large and rarely needed.
@@ -170,40 +76,45 @@ pub fn filter_bytes() -> Vec<u8> {
 
 /// Returns the rules of every process inside.
 pub(crate) fn rules() -> SyscallRules {
-    let mut rules = SyscallRules::new();
-    for call in REFUSED.iter().chain(REFUSED_HERE) {
-        add(&mut rules, *call, REFUSE, []);
+    let mut rules = SyscallRules::new(MISSING);
+    for call in ALLOWED.iter().flat_map(|group| group.calls) {
+        rules.list(number(call.number));
     }
-    for request in TERMINAL_INJECTION {
+    for call in REFUSED.iter().flat_map(|group| group.calls) {
+        add(&mut rules, call.number, REFUSE, []);
+    }
+    for request in TERMINAL_REQUESTS {
         add(&mut rules, libc::SYS_ioctl, REFUSE, [ArgumentCondition::is(1, request)]);
     }
     namespace_flags(&mut rules);
     // A personality can switch off address randomisation or change the meaning of calls. Only the default is allowed.
     let not_default = [ArgumentCondition::is_not(0, 0), ArgumentCondition::is_not(0, u32::MAX)];
     add(&mut rules, libc::SYS_personality, REFUSE, not_default);
-    // A filter cannot read arguments behind a pointer, so these calls fail with ENOSYS and programs fall back. clone3 can
-    // make namespaces, and openat2 can make set-id files.
-    for call in [libc::SYS_clone3, libc::SYS_openat2].iter().chain(MACHINE_WIDE) {
-        add(&mut rules, *call, MISSING, []);
-    }
     // Setting the core dump limit reports success and does nothing. Some programs insist on setting it to zero, and with
     // any value but ours the host would handle their dumps.
     limit_changes(&mut rules, libc::RLIMIT_CORE, PRETEND);
+    // This call would write every file system of the host, and programs cannot see that it did not.
+    add(&mut rules, libc::SYS_sync, PRETEND, []);
     set_id_modes(&mut rules);
-    other_socket_families(&mut rules);
+    for call in [libc::SYS_socket, libc::SYS_socketpair] {
+        other_socket_families(&mut rules, call);
+    }
     huge_pages(&mut rules);
     rules
 }
 
-fn add<const N: usize>(rules: &mut SyscallRules, call: i64, action: FilterAction, conditions: [ArgumentCondition; N]) {
+fn number(call: i64) -> u32 {
     // System call numbers are small and positive.
-    let number = u32::try_from(call).unwrap_or(u32::MAX);
-    rules.entry(number).or_default().push(SyscallRule { conditions: conditions.into(), action });
+    u32::try_from(call).unwrap_or(u32::MAX)
+}
+
+fn add<const N: usize>(rules: &mut SyscallRules, call: i64, action: FilterAction, conditions: [ArgumentCondition; N]) {
+    rules.list(number(call)).push(SyscallRule { conditions: conditions.into(), action });
 }
 
 /// Returns rules that refuse to change the tag of a process, and any limit of another process.
 fn tag_rules(tag: ProcessTag) -> SyscallRules {
-    let mut rules = SyscallRules::new();
+    let mut rules = SyscallRules::new(FilterAction::Allow);
     limit_changes(&mut rules, tag.number(), REFUSE);
     add(&mut rules, libc::SYS_prlimit64, REFUSE, [ArgumentCondition::is_not(0, 0)]);
     rules
@@ -227,50 +138,44 @@ fn set_id_modes(rules: &mut SyscallRules) {
         changing.into_iter().chain([(libc::SYS_chmod, 1), (libc::SYS_creat, 1), (libc::SYS_mknod, 1)]),
         opening.into_iter().chain([(libc::SYS_open, 1)]),
     );
-    let bits = [libc::S_ISUID, libc::S_ISGID];
+    let set_id = |mode| ArgumentCondition::has_any(mode, libc::S_ISUID | libc::S_ISGID);
     for (call, mode) in changing {
-        for bit in bits {
-            add(rules, call, REFUSE, [ArgumentCondition::has(mode, bit)]);
-        }
+        add(rules, call, REFUSE, [set_id(mode)]);
     }
     // The mode is only meaningful when a file is made; otherwise the register can hold anything.
-    let making = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(libc::c_int::cast_unsigned);
+    let making = (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)).cast_unsigned();
     for (call, flags) in opening {
-        for (flag, bit) in making.iter().flat_map(|flag| bits.iter().map(move |bit| (*flag, *bit))) {
-            add(rules, call, REFUSE, [ArgumentCondition::has(flags, flag), ArgumentCondition::has(flags + 1, bit)]);
-        }
+        add(rules, call, REFUSE, [ArgumentCondition::has_any(flags, making), set_id(flags + 1)]);
     }
 }
 
 /// Refuses clone(2) with any flag that makes a namespace.
 fn namespace_flags(rules: &mut SyscallRules) {
-    for flag in [
-        libc::CLONE_NEWUSER,
-        libc::CLONE_NEWNS,
-        libc::CLONE_NEWPID,
-        libc::CLONE_NEWNET,
-        libc::CLONE_NEWIPC,
-        libc::CLONE_NEWUTS,
-        libc::CLONE_NEWCGROUP,
-    ] {
-        add(rules, libc::SYS_clone, REFUSE, [ArgumentCondition::has(0, flag.cast_unsigned())]);
-    }
+    let flags = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP;
+    add(rules, libc::SYS_clone, REFUSE, [ArgumentCondition::has_any(0, flags.cast_unsigned())]);
 }
 
-/// Refuses socket(2) with a family, type or protocol that is not allowed. Of netlink, only the route protocol is allowed.
-fn other_socket_families(rules: &mut SyscallRules) {
+/// Refuses `call`, which makes sockets, with a family, type or protocol that is not allowed. Of netlink, only the route
+/// protocol is allowed.
+fn other_socket_families(rules: &mut SyscallRules, call: i64) {
     let other = FAMILIES.map(|family| ArgumentCondition::is_not(0, family.cast_unsigned()));
-    add(rules, libc::SYS_socket, NO_FAMILY, other);
+    add(rules, call, NO_FAMILY, other);
     let netlink = ArgumentCondition::is(0, libc::AF_NETLINK.cast_unsigned());
     let not_route = ArgumentCondition::is_not(2, libc::NETLINK_ROUTE.cast_unsigned());
-    add(rules, libc::SYS_socket, NO_FAMILY, [netlink, not_route]);
+    add(rules, call, NO_FAMILY, [netlink, not_route]);
     for family in [libc::AF_INET, libc::AF_INET6] {
         let of_family = ArgumentCondition::is(0, family.cast_unsigned());
         let [any, tcp, udp] = PROTOCOLS.map(|protocol| ArgumentCondition::is_not(2, protocol.cast_unsigned()));
-        add(rules, libc::SYS_socket, NO_PROTOCOL, [of_family, any, tcp, udp]);
+        add(rules, call, NO_PROTOCOL, [of_family, any, tcp, udp]);
         for kind in REFUSED_TYPES {
             let of_type = ArgumentCondition { mask: TYPE_MASK, ..ArgumentCondition::is(1, kind) };
-            add(rules, libc::SYS_socket, NO_PROTOCOL, [of_family, of_type]);
+            add(rules, call, NO_PROTOCOL, [of_family, of_type]);
         }
     }
 }

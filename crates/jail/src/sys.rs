@@ -323,6 +323,25 @@ pub(crate) fn landlock_version() -> io::Result<c_long> {
     })
 }
 
+/// Returns freed memory of the allocator to the kernel.
+pub(crate) fn trim_allocator() {
+    // SAFETY: malloc_trim touches only memory that the allocator holds as free.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Limits the number of arenas that the allocator makes from now on.
+pub(crate) fn limit_arenas(most: c_int) {
+    // SAFETY: mallopt only chooses the source of later allocations.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, most) };
+}
+
+/// Removes the pages of `range` from this process. The range must be one mapping of a file that is never written through.
+pub(crate) fn unmap_code_pages(range: std::ops::Range<usize>) -> io::Result<()> {
+    let start = std::ptr::with_exposed_provenance_mut(range.start);
+    // SAFETY: the pages are unmodified copies of the file, so the kernel reads the same bytes when they are used again.
+    check(c_long::from(unsafe { libc::madvise(start, range.len(), libc::MADV_DONTNEED) })).map(drop)
+}
+
 /// Ends this process at once, without destructors and without exit handlers of the program it was cloned from.
 pub(crate) fn exit_now(code: c_int) -> ! {
     // SAFETY: _exit accesses no memory of this process.

@@ -164,7 +164,8 @@ fn listeners(spawner: &Spawner) -> Outcome {
 
 fn overlay(spawner: &Spawner) -> Outcome {
     let repository = repository();
-    let made = make(spawner, WorkspacePlan::Overlay { directory: canonical(&repository), masks: vec![] });
+    let made =
+        make(spawner, WorkspacePlan::Overlay { directory: canonical(&repository), masks: vec![], covers: vec![] });
     let (text, code) =
         shell(&made.jail, "cat kept.txt && echo inside > kept.txt && echo new > new.txt && cat kept.txt new.txt");
     assert_eq!((text.as_str(), code), ("host\ninside\nnew\n", Some(0)));
@@ -197,7 +198,7 @@ fn masks(spawner: &Spawner) -> Outcome {
     std::fs::set_permissions(repository.path().join("deep/er"), std::fs::Permissions::from_mode(0o2750))?;
     let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     std::fs::File::open(repository.path().join("deep"))?.set_modified(long_ago)?;
-    let made = make(spawner, WorkspacePlan::Overlay { directory: canonical(&repository), masks });
+    let made = make(spawner, WorkspacePlan::Overlay { directory: canonical(&repository), masks, covers: vec![] });
     let (shown, _) = shell(&made.jail, "stat -c '%a %Y' deep deep/er; stat -c '%u' deep deep/er kept.txt | uniq");
     let expected: String =
         ["deep", "deep/er"].map(|path| seen_from(repository.path(), path) + "\n").concat() + "1000\n";
@@ -213,7 +214,10 @@ fn bind(spawner: &Spawner) -> Outcome {
     use std::os::unix::fs::MetadataExt;
     let repository = repository();
     let directory = canonical(&repository);
-    let made = make(spawner, WorkspacePlan::Bind { directory: directory.clone(), hidden: vec![], protected: vec![] });
+    let made = make(
+        spawner,
+        WorkspacePlan::Bind { directory: directory.clone(), hidden: vec![], covers: vec![], protected: vec![] },
+    );
     let (text, code) =
         shell(&made.jail, "echo inside > new.txt && echo more >> kept.txt && stat -c %u kept.txt new.txt");
     assert_eq!((text.as_str(), code), ("1000\n1000\n", Some(0)));
@@ -224,14 +228,15 @@ fn bind(spawner: &Spawner) -> Outcome {
 
 fn read_only(spawner: &Spawner) -> Outcome {
     let repository = repository();
-    let made = make(spawner, WorkspacePlan::ReadOnly { directory: canonical(&repository), masks: vec![] });
+    let made =
+        make(spawner, WorkspacePlan::ReadOnly { directory: canonical(&repository), masks: vec![], covers: vec![] });
     let (text, code) = shell(&made.jail, "cat kept.txt; echo x > new.txt");
     assert!(text.starts_with("host\n") && code != Some(0), "{text}");
     assert!(!repository.path().join("new.txt").exists());
 
     std::fs::write(repository.path().join(".env"), "SECRET=1")?;
     let masks = vec![".env".into()];
-    let made = make(spawner, WorkspacePlan::ReadOnly { directory: canonical(&repository), masks });
+    let made = make(spawner, WorkspacePlan::ReadOnly { directory: canonical(&repository), masks, covers: vec![] });
     let (text, code) = shell(&made.jail, "ls -A; cat .env; echo x > new.txt");
     assert!(text.starts_with("kept.txt\n") && !text.contains("SECRET") && code != Some(0), "{text}");
     Ok(())
@@ -305,8 +310,12 @@ fn link_source(spawner: &Spawner) -> Outcome {
     let repository = repository();
     std::os::unix::fs::symlink("/etc", repository.path().join("link"))?;
     let directory = canonical(&repository).join("link");
-    let error = Jail::make(spawner, &plan(WorkspacePlan::Bind { directory, hidden: vec![], protected: vec![] }), None)
-        .expect_err("must fail");
+    let error = Jail::make(
+        spawner,
+        &plan(WorkspacePlan::Bind { directory, hidden: vec![], covers: vec![], protected: vec![] }),
+        None,
+    )
+    .expect_err("must fail");
     assert!(matches!(error, JailError::Setup { ref source, .. } if source.raw_os_error() == Some(40)), "{error:?}");
     Ok(())
 }

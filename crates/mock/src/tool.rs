@@ -218,20 +218,26 @@ impl<W: Write> MockProcess<W> {
     /// Asks for permission to run a program or to change a file outside the workspace. Returns a result if it is
     /// denied.
     fn ask_if_needed(&mut self, tool: &MockTool) -> Result<Option<CallResult>, TurnStop> {
-        let (action, input, covered) = match tool {
+        let of_file = |action: &str, input: Value, path: &String| {
+            let pattern = json!({ "tool": action, "path": path });
+            json!({ "tool": action, "input": input, "always": path, "pattern": pattern })
+        };
+        let (action, metadata, covered) = match tool {
             MockTool::RunCommand { command } => {
-                ("run_command", json!({ "command": command }), command.first().cloned())
+                let covered = command.first().cloned().unwrap_or_default();
+                let input = json!({ "command": command });
+                ("run_command", json!({ "tool": "run_command", "input": input, "always": covered }), covered)
             }
-            MockTool::WriteFile { path, .. } if !files::is_inside(&self.settings.workspace, path) => {
-                ("write_file", json!({ "path": path }), Some(path.clone()))
+            MockTool::WriteFile { path, content } if !files::is_inside(&self.settings.workspace, path) => {
+                let input = json!({ "path": path, "content": content });
+                ("write_file", of_file("write_file", input, path), path.clone())
             }
-            MockTool::EditFile { path, .. } if !files::is_inside(&self.settings.workspace, path) => {
-                ("edit_file", json!({ "path": path }), Some(path.clone()))
+            MockTool::EditFile { path, old, new } if !files::is_inside(&self.settings.workspace, path) => {
+                let input = json!({ "path": path, "old": old, "new": new });
+                ("edit_file", of_file("edit_file", input, path), path.clone())
             }
             _ => return Ok(None),
         };
-        let covered = covered.unwrap_or_default();
-        let metadata = json!({ "tool": action, "input": input, "always": covered });
         self.ask_unless_allowed(action, covered, metadata)
     }
 

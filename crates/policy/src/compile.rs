@@ -82,7 +82,7 @@ impl LayerCompiler<'_> {
             policy.fs.deny_read = DenyList::new(self.entries(PolicyKey::FsDenyRead, list, PathGlob::parse));
         }
         if let Some(list) = &fs.deny_write {
-            policy.fs.deny_write = DenyList::new(self.entries(PolicyKey::FsDenyWrite, list, PathGlob::parse));
+            policy.fs.deny_write = DenyList::new(self.entries(PolicyKey::FsDenyWrite, list, PathGlob::parse_path));
         }
     }
 
@@ -143,6 +143,7 @@ impl LayerCompiler<'_> {
             (PolicyKey::ProcOutput, proc.output.as_ref()),
             (PolicyKey::ProcDisk, proc.disk.as_ref()),
             (PolicyKey::ProcNofile, proc.nofile.as_ref()),
+            (PolicyKey::ProcSockets, proc.sockets.as_ref()),
             (PolicyKey::ModelsBudgetUsd, models.and_then(|models| models.budget_usd.as_ref())),
             (PolicyKey::ModelsMaxRequests, models.and_then(|models| models.max_requests.as_ref())),
         ];

@@ -53,12 +53,17 @@ impl<P: Ord + Clone> DenyList<P> {
 #[derive(Debug, Clone)]
 pub struct DenyGlobs {
     globs: Arc<[PathGlob]>,
+    hides_secrets: bool,
     set: Arc<OnceLock<Option<GlobSet>>>,
 }
 
 impl DenyGlobs {
     pub(crate) fn new(list: &DenyList<PathGlob>) -> Self {
-        Self { globs: list.entries.iter().map(|entry| entry.value.clone()).collect(), set: Arc::default() }
+        Self {
+            globs: list.entries().map(|entry| &entry.value).filter(|glob| !glob.is_secrets()).cloned().collect(),
+            hides_secrets: list.find(PathGlob::is_secrets).is_some(),
+            set: Arc::default(),
+        }
     }
 
     /// Returns all globs as one set. If the set is too large to build, each glob is matched on its own.
@@ -71,6 +76,12 @@ impl DenyGlobs {
             builder.build().ok()
         };
         self.set.get_or_init(build).as_ref()
+    }
+
+    /// Returns whether recognised secrets are denied (`<secrets>`). The other methods ignore this entry: whether a file
+    /// is a secret depends on its content and on git.
+    pub fn hides_secrets(&self) -> bool {
+        self.hides_secrets
     }
 
     /// Returns whether `path`, relative to the workspace, or one of its parent directories is denied.
@@ -91,7 +102,7 @@ impl DenyGlobs {
         self.globs.iter().map(ToString::to_string).collect()
     }
 
-    /// Returns whether no path is denied.
+    /// Returns whether no path is denied by a glob.
     pub fn is_empty(&self) -> bool {
         self.globs.is_empty()
     }

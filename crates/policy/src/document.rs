@@ -68,8 +68,9 @@ pub(crate) struct FsSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<value_schema::AbsolutePath>>")]
     pub(crate) write: Option<TextList>,
-    /// Globs of hidden files, relative to the workspace. `**/.env` also matches at the top. A directory that matches is
-    /// hidden completely.
+    /// Hidden files. `<secrets>` stands for private keys, env files and credentials that git does not track. Globs are
+    /// relative to the workspace and also hide files that git tracks. `**/.env` also matches at the top. A directory that
+    /// matches is hidden completely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<value_schema::Glob>>")]
     pub(crate) deny_read: Option<TextList>,
@@ -123,7 +124,7 @@ pub(crate) struct ProcSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<value_schema::Processors>")]
     pub(crate) cpus: Option<Spanned<String>>,
-    /// Memory of all processes together. There is no swap.
+    /// Memory of all processes together, at least 8MiB. There is no swap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<value_schema::Size>")]
     pub(crate) memory: Option<Spanned<String>>,
@@ -135,7 +136,8 @@ pub(crate) struct ProcSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<value_schema::Duration>")]
     pub(crate) timeout: Option<Spanned<String>>,
-    /// Bytes of output that are kept, for stdout and stderr each.
+    /// Bytes of output that are kept, for stdout and stderr each. A command whose output is not kept but streamed is
+    /// killed when it writes more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<value_schema::Size>")]
     pub(crate) output: Option<Spanned<String>>,
@@ -148,6 +150,11 @@ pub(crate) struct ProcSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<value_schema::Count>")]
     pub(crate) nofile: Option<Spanned<String>>,
+    /// Memory of the socket buffers of all processes together. A cgroup enforces it: of version 1 by its own counter, of
+    /// version 2 as a part of `memory`. Where `degrade.memory` accepts a limit for each process, sockets have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<value_schema::Size>")]
+    pub(crate) sockets: Option<Spanned<String>>,
 }
 
 /// Weaker ways to enforce a limit that are acceptable on a machine without better ones.
@@ -158,8 +165,8 @@ pub(crate) struct DegradeSection {
     /// The weakest acceptable means for `proc.cpus`: `enforced` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cpus: Option<Spanned<EnforcementMeans>>,
-    /// The weakest acceptable means for `proc.memory`. `rlimit` limits the private memory of each process; shared
-    /// memory and files in memory (memfd, tmpfs) are not counted.
+    /// The weakest acceptable means for `proc.memory` and `proc.sockets`. `rlimit` limits the private memory of each
+    /// process; shared memory, files in memory (memfd, tmpfs) and socket buffers are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<Spanned<EnforcementMeans>>,
     /// The weakest acceptable means for `proc.pids`. `rlimit` counts the processes and threads of a user; before Linux

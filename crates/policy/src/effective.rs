@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -17,9 +17,11 @@ use crate::file_denials::FileDenials;
 use crate::key::PolicyKey;
 use crate::pattern::{Endpoint, HeaderInjection, InjectPattern, Pattern};
 use crate::policy::CompiledPolicy;
+use crate::secret_files::secret_clue;
 
 /// Keys that older versions did not have, with their neutral value.
-const KEYS_ADDED_LATER: [(&str, &str); 3] = [("net.intercept", "[]"), ("net.inject", "[]"), ("net.dns", "none")];
+const KEYS_ADDED_LATER: [(&str, &str); 4] =
+    [("net.intercept", "[]"), ("net.inject", "[]"), ("net.dns", "none"), ("proc.sockets", "256MiB")];
 
 /// The policy of one session.
 ///
@@ -105,6 +107,8 @@ pub struct ResourceLimits {
     pub disk_bytes: u64,
     /// Open files per process.
     pub nofile: u64,
+    /// Memory of all socket buffers together.
+    pub socket_bytes: u64,
 }
 
 impl ResourceLimits {
@@ -224,6 +228,14 @@ impl EffectivePolicy {
         }
     }
 
+    /// Returns whether the workspace can be written and no glob names `path`, which is relative to the workspace. Faster than
+    /// `decide`, which finds the rule.
+    pub fn is_plainly_writable(&self, path: &Path) -> bool {
+        let is_writable = self.policy.fs.workspace.value != WorkspaceMode::Readonly;
+        let may_be_secret = self.deny_read.hides_secrets() && secret_clue(path).is_some();
+        is_writable && !may_be_secret && !self.deny_write.matches(path) && !self.deny_read.matches(path)
+    }
+
     /// Returns the write denials of the workspace in a form that can be stored.
     pub fn file_denials(&self) -> FileDenials {
         FileDenials::of(&self.policy)
@@ -263,6 +275,7 @@ impl EffectivePolicy {
             output_bytes: self.limit(PolicyKey::ProcOutput),
             disk_bytes: self.limit(PolicyKey::ProcDisk),
             nofile: self.limit(PolicyKey::ProcNofile),
+            socket_bytes: self.limit(PolicyKey::ProcSockets),
         }
     }
 

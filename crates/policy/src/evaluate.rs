@@ -217,6 +217,8 @@ impl FsRules {
         match locate(path) {
             Err(why) => Decision::deny(RuleRef::built_in(why)),
             Ok(PathLocation::Workspace(inside)) => match self.deny_read.find(|glob| glob.matches(&inside)) {
+                Some(entry) if entry.value.is_secrets() => Decision::deny(entry.rule.clone())
+                    .with_help("a file that git tracks stays visible; `viv policy explain` lists the hidden files"),
                 Some(entry) => Decision::deny(entry.rule.clone()),
                 None => Decision::allow(self.workspace.rule.clone()),
             },
@@ -250,9 +252,10 @@ impl FsRules {
         if self.workspace.value == WorkspaceMode::Readonly {
             return Decision::deny(self.workspace.rule.clone()).with_help("set `fs.workspace: overlay`");
         }
-        // A hidden file cannot be written either: an apply would overwrite the file on the host.
+        // A hidden file cannot be written either: an apply would overwrite the file on the host. Recognised secrets are
+        // checked when changes are applied, because only the host knows which files they are.
         let denied = self.deny_write.find(|glob| glob.matches(&inside));
-        match denied.or_else(|| self.deny_read.find(|glob| glob.matches(&inside))) {
+        match denied.or_else(|| self.deny_read.find(|glob| !glob.is_secrets() && glob.matches(&inside))) {
             Some(entry) => Decision::deny(entry.rule.clone()),
             None => Decision::allow(self.workspace.rule.clone()),
         }

@@ -8,6 +8,7 @@ use crate::key::PolicyKey;
 use crate::key_value::{KeyValue, texts};
 use crate::policy::CompiledPolicy;
 use crate::rule::{LayerName, RuleRef};
+use crate::secret_files::SECRETS_ENTRY;
 
 /// One sentence about a policy key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -43,7 +44,7 @@ fn sentence(policy: &CompiledPolicy, key: PolicyKey) -> Option<String> {
         PolicyKey::FsWorkspace => workspace_sentence(policy.fs.workspace.value).to_owned(),
         PolicyKey::FsRead => outside_workspace(&value, "readable"),
         PolicyKey::FsWrite => outside_workspace(&value, "writable"),
-        PolicyKey::FsDenyRead => list_sentence(&value, "Hidden in the workspace:", ".")?,
+        PolicyKey::FsDenyRead => hidden_sentence(&value)?,
         PolicyKey::FsDenyWrite => list_sentence(&value, "Write-protected in the workspace, existing or not:", ".")?,
         PolicyKey::NetEnabled => return network_off_sentence(policy),
         PolicyKey::NetAllowlist => return network_on_sentence(policy, &value),
@@ -62,6 +63,7 @@ fn sentence(policy: &CompiledPolicy, key: PolicyKey) -> Option<String> {
             format!("Disk limit: {shown}.{note}")
         }
         PolicyKey::ProcNofile => format!("Limit of open files per process: {shown}."),
+        PolicyKey::ProcSockets => format!("Limit of socket memory: {shown}."),
         PolicyKey::DegradeCpus => degrade_sentence(policy, key, "CPU limit")?,
         PolicyKey::DegradeMemory => degrade_sentence(policy, key, "Memory limit")?,
         PolicyKey::DegradePids => degrade_sentence(policy, key, "Process limit")?,
@@ -101,6 +103,18 @@ fn outside_workspace(value: &KeyValue, access: &str) -> String {
 fn list_sentence(value: &KeyValue, before: &str, after: &str) -> Option<String> {
     let entries = value.entries();
     (!entries.is_empty()).then(|| format!("{before} {}{after}", texts(&entries).join(", ")))
+}
+
+fn hidden_sentence(value: &KeyValue) -> Option<String> {
+    let entries = value.entries();
+    let named: Vec<&str> = texts(&entries).into_iter().filter(|text| *text != SECRETS_ENTRY).collect();
+    let secrets = "private keys, env files and credentials that git does not track";
+    match (named.len() < entries.len(), named.is_empty()) {
+        (false, true) => None,
+        (true, true) => Some(format!("Hidden in the workspace: {secrets}.")),
+        (true, false) => Some(format!("Hidden in the workspace: {secrets}; {}.", named.join(", "))),
+        (false, false) => Some(format!("Hidden in the workspace: {}.", named.join(", "))),
+    }
 }
 
 /// Joins the entries of a list. With several lists, an entry must match each of them.
@@ -175,8 +189,8 @@ fn degrade_sentence(policy: &CompiledPolicy, key: PolicyKey, subject: &str) -> O
                 .to_owned(),
         ),
         (EnforcementMeans::Rlimit, _) => Some(
-            "Without cgroups, the memory limit applies to the private memory of each process; shared memory and files \
-             in memory (memfd, tmpfs) are not counted."
+            "Without cgroups, the memory limit applies to the private memory of each process; shared memory, files in \
+             memory (memfd, tmpfs) and socket buffers are not counted."
                 .to_owned(),
         ),
     }

@@ -62,6 +62,8 @@ keys! {
     ProcDisk = "proc.disk";
     /// Open files per process.
     ProcNofile = "proc.nofile";
+    /// Memory of all socket buffers together.
+    ProcSockets = "proc.sockets";
     /// Weakest acceptable means for `proc.cpus`.
     DegradeCpus = "degrade.cpus";
     /// Weakest acceptable means for `proc.memory`.

@@ -12,7 +12,7 @@
 //! | --- | --- | --- |
 //! | `fs.workspace` | `readonly` | no opinion |
 //! | `fs.read`, `fs.write` | nothing | no opinion |
-//! | `fs.deny_read`, `fs.deny_write` | built-in globs: secrets, and files that host programs run | no addition |
+//! | `fs.deny_read`, `fs.deny_write` | recognised secrets, and globs of files that host programs run | no addition |
 //! | `net.enabled` | `false` | no opinion |
 //! | `net.dns` | `none` | no opinion |
 //! | `net.allowlist`, `net.inject` | nothing | no opinion |
@@ -48,6 +48,7 @@ mod policy;
 mod preset;
 mod rule;
 mod schema;
+mod secret_files;
 mod source;
 mod suggestion;
 mod tool_gate;
@@ -71,6 +72,11 @@ pub use policy::CompiledPolicy;
 pub use preset::{Preset, UnknownPreset};
 pub use rule::{LayerName, RuleRef, WithRule};
 pub use schema::{reference, schema};
+pub use secret_files::{
+    SECRET_HEAD_BYTES, SECRETS_ENTRY, SecretClue, SecretContent, is_secret_directory, secret_clue, url_has_credentials,
+};
 pub use source::{PolicySource, SourcePosition, Spanned};
+pub use suggestion::closest;
 pub use trust::{FilePin, FileTrust, TrustedFiles};
+pub use value::{size_from_text, size_to_text};
 pub use widening::{Widening, WideningDenied, resolve};

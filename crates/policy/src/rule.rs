@@ -60,6 +60,11 @@ impl RuleRef {
         Self::built_in("no layer sets this key")
     }
 
+    /// Returns whether the rule is the built-in value of a key that the base layer does not set.
+    pub fn is_default(&self) -> bool {
+        self.file == Self::DEFAULT
+    }
+
     /// Returns `file:line`, or the file alone.
     pub fn location(&self) -> String {
         match self.line {

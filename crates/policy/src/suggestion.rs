@@ -1,7 +1,7 @@
 //! "Did you mean …": the known word nearest to a mistyped one.
 
 /// Returns the candidate with the smallest edit distance, if it is close enough to be a typing error.
-pub(crate) fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
     let typed = plain(word);
     let allowed = (typed.chars().count() / 3).max(1);

@@ -29,6 +29,19 @@ impl InvalidValue {
     }
 }
 
+/// Parses a size such as `512MiB` into bytes. The error says how to write one.
+pub fn size_from_text(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|invalid| match invalid.help {
+        Some(help) => format!("{}; {help}", invalid.message),
+        None => invalid.message,
+    })
+}
+
+/// Formats bytes as a size in the shortest exact form.
+pub fn size_to_text(bytes: u64) -> String {
+    show_size(bytes)
+}
+
 /// The largest limit that can be written. "No limit" is larger.
 pub(crate) const LARGEST: u64 = i64::MAX as u64;
 

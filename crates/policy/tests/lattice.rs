@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
 use policy::{
-    Action, BaseLayer, CeilingLayer, CompiledPolicy, Endpoint, NarrowingLayer, PolicySource, Verdict, effective,
+    Action, BaseLayer, CeilingLayer, CompiledPolicy, Endpoint, NarrowingLayer, PolicySource, SecretClue, Verdict,
+    effective,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -218,6 +219,7 @@ proptest! {
             prop_assert!(narrow.cpu_millis <= wide.cpu_millis && narrow.memory_bytes <= wide.memory_bytes);
             prop_assert!(narrow.pids <= wide.pids && narrow.timeout <= wide.timeout && narrow.nofile <= wide.nofile);
             prop_assert!(narrow.output_bytes <= wide.output_bytes && narrow.disk_bytes <= wide.disk_bytes);
+            prop_assert!(narrow.socket_bytes <= wide.socket_bytes);
             prop_assert!(whole.fs().workspace_mode <= fewer.fs().workspace_mode);
             prop_assert!(whole.models().budget_picos <= fewer.models().budget_picos);
             prop_assert!(whole.models().max_requests <= fewer.models().max_requests);
@@ -256,7 +258,9 @@ proptest! {
                     prop_assert_eq!(shown, decided);
                 }
                 Action::Read(path) if path.to_str() != Some("a/../b") => {
-                    prop_assert_eq!(!fs.deny_read.matches(path) || path.starts_with("/tmp"), decided);
+                    let secret = fs.deny_read.hides_secrets() && policy::secret_clue(path) == Some(SecretClue::Name);
+                    let hidden = secret || fs.deny_read.matches(path);
+                    prop_assert_eq!(!hidden || path.starts_with("/tmp"), decided);
                 }
                 _ => {}
             }

@@ -50,7 +50,7 @@ fn net(host: &str) -> Action {
 fn equal_or_stricter_values_are_accepted() {
     for argument in [
         "proc.memory=2GiB",
-        "proc.memory=1",
+        "proc.memory=8MiB",
         "net.allowlist=a.example.org",
         "net.allowlist=",
         "net.enabled=false",

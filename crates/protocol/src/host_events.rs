@@ -93,6 +93,9 @@ pub struct ModelRequest {
     pub model: Option<String>,
     /// Whether the response is streamed.
     pub stream: bool,
+    /// The header `anthropic-beta`, unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beta: Option<String>,
     /// The unchanged body.
     pub body: BodyRef,
 }
@@ -145,6 +148,9 @@ pub struct LlmCall {
     pub upstream_call_id: Option<String>,
     /// Tokens by kind.
     pub usage: Usage,
+    /// Whether `usage` is an upper estimate, because the gateway cancelled the call before the vendor counted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
     /// Cost in pico-dollars (10⁻¹² USD).
     pub cost_picos: i64,
     /// HTTP status sent to the agent.
@@ -279,6 +285,24 @@ pub struct WorkspaceChanged {
     pub modified: Vec<String>,
     /// Deleted paths.
     pub deleted: Vec<String>,
+    /// The number of the change set that holds these differences.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<u64>,
+    /// The digest of the change set, with which it is applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Processes that still ran when the set was saved. Their later writes belong to the next set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_processes: Vec<LeftProcess>,
+}
+
+/// A process that the agent left running at the end of a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftProcess {
+    /// Its process id inside the sandbox.
+    pub pid: u32,
+    /// Its command line, as far as it can be shown.
+    pub command: String,
 }
 
 /// `message.queued`: a message was accepted and waits for its turn.

@@ -11,6 +11,7 @@ mod host_events;
 mod id;
 mod item;
 mod problem;
+mod request_metadata;
 #[cfg(feature = "openapi")]
 mod schema;
 mod session;
@@ -24,12 +25,13 @@ pub use agent_events::{
 };
 pub use event::{Event, EventBody, EventDraft, EventSource};
 pub use host_events::{
-    BodyRef, BudgetExceeded, EgressConnection, ExecFinished, ExecStarted, LlmCall, MessageQueued, MessageRemoved,
-    ModelRequest, ModelResponse, PolicyChange, PolicyEffective, PolicySentence, SessionRecovered, SessionRegistered,
-    TaskCommandFinished, UpstreamError, WorkspaceChanged,
+    BodyRef, BudgetExceeded, EgressConnection, ExecFinished, ExecStarted, LeftProcess, LlmCall, MessageQueued,
+    MessageRemoved, ModelRequest, ModelResponse, PolicyChange, PolicyEffective, PolicySentence, SessionRecovered,
+    SessionRegistered, TaskCommandFinished, UpstreamError, WorkspaceChanged,
 };
 pub use id::{CallId, IdError, ItemId, PermissionId, QuestionId, SessionId, TurnId};
 pub use item::{ContentPart, FileAction, Item, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};
 pub use problem::{Problem, ProblemCode};
+pub use request_metadata::{RequestMetadata, Resolution};
 pub use session::{Attachment, CreateSession, SessionInfo};
 pub use usage::Usage;

@@ -120,6 +120,8 @@ codes! {
     UpstreamError = "upstream_error", 502, 7;
     /// The budget is used up.
     BudgetExceeded = "budget_exceeded", 402, 8;
+    /// The rest of the budget is held by running calls.
+    BudgetHeld = "budget_held", 429, 8;
     /// The model has no price, so its calls are refused.
     PriceUnknown = "price_unknown", 400, 2;
     /// The recording has no response to a request of the replay.
@@ -130,10 +132,20 @@ codes! {
     ReplayImpossible = "replay_impossible", 409, 2;
     /// A command in the sandbox failed.
     RuntimeError = "runtime_error", 500, 1;
+    /// A permission request was denied because there is no terminal to ask on.
+    NoTerminal = "no_terminal", 403, 10;
     /// An artifact does not exist or cannot be read.
     ArtifactReadError = "artifact_read_error", 404, 3;
     /// A file on the host changed after the start of the session.
     ApplyConflict = "apply_conflict", 409, 2;
+    /// An apply must name the digest of the change set.
+    DigestRequired = "digest_required", 428, 2;
+    /// The digest does not name the current change set.
+    ChangeSetChanged = "change_set_changed", 412, 2;
+    /// The session has no change set with that number.
+    ChangeSetNotFound = "change_set_not_found", 404, 3;
+    /// The commits of a session cannot be imported into the host's repository.
+    CommitsRefused = "commits_refused", 409, 2;
     /// The path is outside the workspace.
     FileOutsideWorkspace = "file_outside_workspace", 400, 2;
     /// The file does not exist in the workspace.
@@ -160,6 +172,12 @@ codes! {
     JournalUnavailable = "journal_unavailable", 503, 1;
     /// The disk of the data directory is full.
     DiskFull = "disk_full", 507, 1;
+    /// The session reached its limit of bytes on disk.
+    SessionStorageFull = "session_storage_full", 507, 1;
+    /// The session reached a limit of the host budget.
+    HostLimitExceeded = "host_limit_exceeded", 429, 1;
+    /// Too many sessions are open.
+    TooManySessions = "too_many_sessions", 429, 1;
     /// The journal of the session is damaged.
     JournalDamaged = "journal_damaged", 500, 1;
     /// A defect of `viv`.

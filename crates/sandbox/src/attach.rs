@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::{ExecResult, ExecSpec, Sandbox, SandboxError, WindowSize};
@@ -38,23 +38,24 @@ pub struct StandardStreams {
     pub window: Option<watch::Receiver<WindowSize>>,
 }
 
-/// Runs a command to its end, attached to `streams`. The output limit of `spec` is ignored.
+/// Runs a command to its end, attached to `streams`. A command that writes more than `output_limit` to one of its two
+/// output streams is killed; the caller gets the output up to the limit.
 pub async fn attach(
     sandbox: &dyn Sandbox,
     spec: ExecSpec,
     streams: StandardStreams,
 ) -> Result<ExecResult, SandboxError> {
     let (started, timeout, idle_timeout) = (Instant::now(), spec.timeout, spec.idle_timeout);
+    let limit = spec.output_limit.map_or(u64::MAX, |limit| limit as u64);
     let (activity, activity_receiver) = watch::channel(OutputActivity { last: started, blocked: 0 });
     let mut process = sandbox.exec(spec).await?;
     let (ended_sender, ended) = watch::channel(false);
     let mut window = streams.window;
     let mut feeding = std::pin::pin!(copy_input(streams.input, process.stdin.take()));
+    let output_exceeded = Notify::new();
+    let pump = |from, sink, ended| copy_output(from, sink, ended, &activity, (limit, &output_exceeded));
     let pumps = async {
-        tokio::join!(
-            copy_output(process.stdout, streams.output, ended.clone(), &activity),
-            copy_output(process.stderr, streams.errors, ended, &activity)
-        );
+        tokio::join!(pump(process.stdout, streams.output, ended.clone()), pump(process.stderr, streams.errors, ended));
     };
     let mut pumps = std::pin::pin!(pumps);
     let (mut input_done, mut output_done) = (false, false);
@@ -65,6 +66,10 @@ pub async fn attach(
             () = &mut pumps, if !output_done => output_done = true,
             exit = &mut process.exit => break exit?,
             size = next_size(&mut window) => (process.resize)(size),
+            () = output_exceeded.notified(), if !result.output_exceeded => {
+                (result.output_exceeded, result.truncated) = (true, true);
+                (process.kill)();
+            }
             () = wait_for_timeout(started, timeout), if !result.timed_out => {
                 result.timed_out = true;
                 (process.kill)();
@@ -139,8 +144,10 @@ async fn copy_output(
     mut sink: OutputSink,
     mut ended: watch::Receiver<bool>,
     activity: &watch::Sender<OutputActivity>,
+    (limit, exceeded): (u64, &Notify),
 ) {
     let mut buffer = vec![0; 64 * 1024];
+    let mut left = limit;
     loop {
         let count = tokio::select! {
             biased;
@@ -151,6 +158,9 @@ async fn copy_output(
         if count == 0 {
             break;
         }
+        let over = count as u64 > left;
+        let count = usize::try_from(left).map_or(count, |left| count.min(left));
+        left -= count as u64;
         activity.send_modify(|activity| activity.blocked += 1);
         let written = match &mut sink.filter {
             Some(filter) => sink.to.write_all(&filter(&buffer[..count])).await,
@@ -164,7 +174,10 @@ async fn copy_output(
         activity.send_modify(|activity| {
             *activity = OutputActivity { last: Instant::now(), blocked: activity.blocked - 1 };
         });
-        if written.is_err() {
+        if over {
+            exceeded.notify_one();
+        }
+        if over || written.is_err() {
             return;
         }
     }

@@ -36,11 +36,11 @@ use self::engine::{ContainerEngine, unique_name};
 pub use self::engine::{EngineKind, EngineReport};
 use self::engine_container::EngineContainer;
 use self::engine_error::unavailable;
-use self::own_kernel::{PortSockets, cgroup_names, limit_enforcer};
+use self::own_kernel::{PortSockets, kernel_rows, limit_enforcer};
 use crate::blocking::BlockingRunner;
 use crate::host_paths::HostPaths;
 use crate::jail_backend::describe_enforcement;
-use crate::plan::plan;
+use crate::plan::{SandboxPlan, plan};
 use crate::running::{NewSandbox, RunningSandbox, SandboxResources};
 use crate::system_files::SystemFiles;
 use crate::{
@@ -149,19 +149,14 @@ impl ContainerBackend {
         own_kernel::check(kernel, &fs)?;
         let namespaces = engine.namespaces()?;
         let host_paths = HostPaths::new(spec.workspace.as_deref(), &fs.write_paths)?;
-        let plan = plan(&spec, &fs, limits.process, &host_paths, system_files(&fs, &host_paths)?)?;
-        if plan.dns {
-            return Err(unavailable(
-                "`net.dns: stub` needs a port that no process inside a container may bind",
-                "remove `net.dns` from the policy, or use `--backend=jail`",
-            ));
-        }
+        let SandboxPlan { jail: plan, denials, special } =
+            plan(&spec, &fs, limits.process, &host_paths, system_files(&fs, &host_paths)?)?;
+        refuse_name_server(&plan)?;
         let since = SystemTime::now();
         let (directory, mut layout) = self.lay_out(plan.clone(), namespaces).await?;
         let lower = plan.workspace.directory().cloned();
-        let (upper, denials) = (layout.upper.take(), spec.policy.file_denials());
         let layers =
-            upper.zip(lower).map(|(upper, lower)| OverlayLayers { upper: Arc::new(upper), lower, since, denials });
+            layout.upper.take().zip(lower).map(|(upper, lower)| OverlayLayers::new(upper, lower, since, denials));
 
         let open_failed = |source| create("open the control socket", source);
         let nofile = spec.policy.limits().nofile;
@@ -188,7 +183,8 @@ impl ContainerBackend {
             "read-only image + mounts",
             "no network + seccomp + egress proxy",
         );
-        effective.insert("cgroup names".to_owned(), cgroup_names(kernel, &made.jail, self.settings.kind));
+        special.describe(&mut effective);
+        effective.extend(kernel_rows(kernel, &made.jail, self.settings.kind));
         RunningSandbox::watch(NewSandbox {
             id: spec.id,
             spawner: Arc::clone(&self.spawner),
@@ -280,6 +276,7 @@ async fn start(container: &mut EngineContainer, request: ContainerRequest) -> Re
         Some(ports) => ports.adopt(&engine, container, control, init).await?,
     };
     container.set_watch(CgroupWatch::of(made.jail.pid()));
+    container.limit_sockets(&request.limits)?;
     container.check_limits(&request.limits)?;
     Ok(made)
 }
@@ -303,6 +300,17 @@ async fn accept_init(
         }
         () = tokio::time::sleep(START_TIMEOUT) => Err(create("start the init", std::io::ErrorKind::TimedOut.into())),
     }
+}
+
+/// Fails for a plan with a name server: no process inside a container may bind its port.
+fn refuse_name_server(plan: &JailPlan) -> Result<(), SandboxError> {
+    if !plan.dns {
+        return Ok(());
+    }
+    Err(unavailable(
+        "`net.dns: stub` needs a port that no process inside a container may bind",
+        "remove `net.dns` from the policy, or use `--backend=jail`",
+    ))
 }
 
 /// Returns the files to mount over the image: the user database, and readable host paths that no image has.

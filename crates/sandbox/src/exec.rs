@@ -21,6 +21,8 @@ pub struct ExecSpec {
     pub stdin: Option<Vec<u8>>,
     /// The user inside.
     pub user: ExecUser,
+    /// The kind of the standard streams without a terminal.
+    pub streams: StreamKind,
     /// The size of a terminal to use in place of pipes. Refused by backends without terminals.
     pub terminal: Option<WindowSize>,
     /// The wall time after which the command is killed.
@@ -29,6 +31,18 @@ pub struct ExecSpec {
     pub idle_timeout: Option<Duration>,
     /// The most bytes to keep of each of stdout and stderr.
     pub output_limit: Option<usize>,
+}
+
+/// The kind of a command's standard streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StreamKind {
+    /// Pipes. A program can open them again as `/dev/stdout`, and so can every process of the sandbox through
+    /// `/proc/PID/fd`.
+    #[default]
+    Pipes,
+    /// Sockets, which no process can open again. So only the command, and processes that it gives the descriptor to, can
+    /// read its input and write its output. A container with its own kernel gets pipes.
+    Sockets,
 }
 
 /// The user of a command. A backend without that user fails with [`SandboxError::Unavailable`].
@@ -54,6 +68,8 @@ pub struct ProcessExit {
     pub peak_rss_bytes: u64,
     /// Whether the kernel killed the process because the sandbox was out of memory.
     pub out_of_memory: bool,
+    /// Processes of the sandbox that the kernel killed because memory ran out while the command ran.
+    pub memory_kills: u64,
 }
 
 /// The result of a command.
@@ -71,6 +87,8 @@ pub struct ExecResult {
     pub truncated: bool,
     /// Whether `timeout` or `idle_timeout` ended the command.
     pub timed_out: bool,
+    /// Whether an attached command was killed because it wrote more than `output_limit`.
+    pub output_exceeded: bool,
 }
 
 /// One of the two output streams.

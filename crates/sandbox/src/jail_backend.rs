@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::blocking::BlockingRunner;
 use crate::host_paths::HostPaths;
 use crate::limits::LimitEnforcer;
-use crate::plan::plan;
+use crate::plan::{SandboxPlan, plan};
 use crate::refusal;
 use crate::running::{NewSandbox, RunningSandbox};
 use crate::system_files::SystemFiles;
@@ -67,16 +67,19 @@ impl JailBackend {
         let landlock = use_landlock(jail::landlock_version(), spec.policy.degrade().landlock)?;
         let host_paths = HostPaths::new(spec.workspace.as_deref(), &fs.write_paths)?;
         let system = SystemFiles::with_paths(&fs.read_paths, &host_paths)?;
-        let plan = JailPlan { landlock, ..plan(spec, &fs, limits.process, &host_paths, system)? };
+        let SandboxPlan { jail, denials, special } = plan(spec, &fs, limits.process, &host_paths, system)?;
+        let plan = JailPlan { landlock, ..jail };
         let since = SystemTime::now();
         let mut made = Jail::make(&self.spawner, &plan, Some(&group)).map_err(refusal::explain)?;
         let lower = plan.workspace.directory().cloned();
-        let denials = spec.policy.file_denials();
         let layers = made.upper.take().zip(lower);
-        let layers = layers.map(|(upper, lower)| OverlayLayers { upper: Arc::new(upper), lower, since, denials });
+        let layers = layers.map(|(upper, lower)| OverlayLayers::new(upper, lower, since, denials));
         let mut effective = limits.effective;
         let files = if landlock { FILES_WITH_LANDLOCK } else { "private root" };
         describe_enforcement(&mut effective, fs.workspace_mode, files, NETWORK);
+        let terminals = json!({"state": "enforced", "by": "devpts", "value": jail::MAX_TERMINALS});
+        effective.insert("terminals".to_owned(), terminals);
+        special.describe(&mut effective);
         if !landlock {
             effective.insert("landlock".to_owned(), json!({"state": "absent", "by": "this kernel has none"}));
         }

@@ -13,6 +13,8 @@ mod environment;
 mod exec;
 mod fallback;
 mod files;
+mod hard_links;
+mod hidden_files;
 mod host_paths;
 mod jail_backend;
 mod limits;
@@ -20,6 +22,7 @@ mod mask;
 mod overlay;
 mod plan;
 mod port;
+mod processes;
 mod refusal;
 mod review;
 mod running;
@@ -33,22 +36,32 @@ mod user_thread;
 pub use attach::{OutputFilter, OutputSink, StandardStreams, attach};
 pub use container::{ContainerBackend, ContainerSettings, EngineKind, EngineReport};
 pub use environment::{default_environment, pass_variables};
-pub use exec::{ExecResult, ExecSpec, ExecUser, OutputListener, OutputStream, ProcessExit, run, run_with_input};
+pub use exec::{
+    ExecResult, ExecSpec, ExecUser, OutputListener, OutputStream, ProcessExit, StreamKind, run, run_with_input,
+};
 pub use fallback::FallbackBackend;
 pub use files::{
     ArchiveLimit, ByteRange, ByteStream, DirectoryListing, FileContent, FileEntry, FileKind, FileStat, FilesError,
     FilesFuture, OnExisting, RemovalDepth, UnpackReport, WorkspaceFiles,
 };
+pub use hidden_files::HiddenFiles;
 pub use jail_backend::JailBackend;
 
 pub use overlay::{ChangeKind, OverlayLayers, WorkspaceChange};
 pub use port::{
     MODEL_URL, Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxPort, SandboxProcess, SandboxSpec,
 };
+pub use processes::InsideProcess;
 pub use review::{
-    ApplyError, ApplyReport, ChangeStat, FileStamp, HostDifference, LineCount, RefusalReason, RefusedPath, SavedChange,
-    SavedChanges, SavedEntry, UnsavedReason, WriteRules, apply, denying_rule, discard, finish, quoted, render_diff,
-    render_stat, undo, visible,
+    AppliedCommits, Commit, CommitChange, CommitFile, CommitTip, CommitsError, GitIdentity, ImportedTip,
+    RepositoryStart, SessionCommits, SkippedReference, TipRelation, apply_commits, commit_patch, commit_tips,
+    import_commits, is_inside_git_directory, remove_imported_commits, render_commits,
+};
+pub use review::{
+    ApplyError, ApplyOptions, ApplyReport, ChangeStat, ClassName, FileStamp, HostDifference, LeftOut, LineCount,
+    PathClass, RefusalReason, RefusedPath, RunKind, SavedChange, SavedChanges, SavedEntry, SetDifference, SetNote,
+    SetOrigin, SetSummary, UnsavedReason, WriteRules, apply, compare_sets, denying_rule, discard, finish, quoted,
+    render_diff, render_stat, undo, visible,
 };
 pub use terminal::WindowSize;
 pub use unconfined::UnconfinedBackend;

@@ -99,6 +99,7 @@ pub(crate) fn choose(policy: &EffectivePolicy, enforcer: &LimitEnforcer<'_>) -> 
         };
         chosen.effective.insert(format!("proc.{}", key.name()), description);
     }
+    chosen.limit_sockets(limits.socket_bytes, enforcer);
     chosen.effective.insert("proc.disk".into(), row("enforced", "tmpfs", limits.disk_bytes));
     chosen.effective.insert("proc.nofile".into(), row("enforced", "rlimit", limits.nofile));
     chosen.effective.insert("proc.timeout".into(), row("enforced", "host", limits.timeout.as_secs()));
@@ -122,6 +123,23 @@ impl ChosenLimits {
         self.process.processes = Some(value);
         self.group.pids = Some(value.saturating_mul(THREADS_PER_PROCESS).saturating_add(KERNEL_THREADS));
         row("enforced", &format!("rlimit in the container's own kernel, and {means} around it"), value)
+    }
+
+    /// Limits socket buffers. Version 1 of cgroups has a separate counter; version 2 and a container's own kernel count
+    /// them as memory. Without a memory cgroup there is no limit, which the policy has accepted for `proc.memory`.
+    fn limit_sockets(&mut self, value: u64, enforcer: &LimitEnforcer<'_>) {
+        let description = match (enforcer.cgroup)(CgroupController::Memory) {
+            None => row("absent", "none", value),
+            Some(means) if enforcer.wraps_own_kernel => {
+                row("enforced", &format!("the container's own kernel, as memory of {means}"), value)
+            }
+            Some(means) if means.contains("cgroup1") => {
+                self.group.socket_bytes = Some(value);
+                row("enforced", &means, value)
+            }
+            Some(means) => row("enforced", &format!("{means}, as a part of proc.memory"), value),
+        };
+        self.effective.insert("proc.sockets".into(), description);
     }
 
     fn limit_by_process(&mut self, key: LimitKey, value: u64) -> Value {

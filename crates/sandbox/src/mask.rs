@@ -1,7 +1,6 @@
-//! The search for files of a workspace that a policy denies.
+//! The search for files of a workspace that globs of a policy match.
 //!
-//! A masked file does not exist inside, so it cannot be read under any name. Files that appear on the host after the
-//! sandbox was made are not found.
+//! Files that appear on the host after the sandbox was made are not found. Not here: hidden files (`hidden_files`).
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -13,6 +13,7 @@ use policy::FileDenials;
 use serde::{Deserialize, Serialize};
 
 use crate::beneath;
+use crate::review::RepositoryStart;
 use crate::review::upper_walk::touched_paths;
 
 /// The two layers of a workspace.
@@ -26,6 +27,8 @@ pub struct OverlayLayers {
     pub since: SystemTime,
     /// The file denials of the policy. Changes of denied files are never applied.
     pub denials: FileDenials,
+    /// The branches of the host's repository when the sandbox was made.
+    pub repository: RepositoryStart,
 }
 
 /// One path that differs from the host.
@@ -50,11 +53,17 @@ pub enum ChangeKind {
 }
 
 impl OverlayLayers {
+    /// Returns the layers of a new sandbox, with the branches of the host's repository as they are now.
+    pub fn new(upper: OwnedFd, lower: PathBuf, since: SystemTime, denials: FileDenials) -> Self {
+        let repository = RepositoryStart::read_or_empty(&lower);
+        Self { upper: Arc::new(upper), lower, since, denials, repository }
+    }
+
     /// Returns every path that was touched, deletions first, then by path. A directory that only contains changes is not
     /// listed; entries of a deleted directory are listed one by one. Files that were only opened for writing are included:
     /// finding them would mean to read them, as `SavedChanges::save` does.
     pub fn changes(&self) -> io::Result<Vec<WorkspaceChange>> {
-        let touched = touched_paths(&self.upper, &beneath::root(&self.lower)?)?;
+        let touched = touched_paths(&self.upper, &beneath::root(&self.lower)?, &self.denials)?;
         Ok(touched.into_iter().map(|touched| WorkspaceChange { path: touched.path, kind: touched.kind }).collect())
     }
 
@@ -63,8 +72,12 @@ impl OverlayLayers {
         read(&*self.upper, path, limit)
     }
 
-    /// Returns the content of a path on the host, at most `limit` bytes; `None` when it is not a regular file.
+    /// Returns the content of a path on the host, at most `limit` bytes; `None` when it is not a regular file, or is hidden
+    /// by the policy.
     pub fn before(&self, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+        if self.denials.hides(path) {
+            return Ok(None);
+        }
         read(beneath::root(&self.lower)?, path, limit)
     }
 }

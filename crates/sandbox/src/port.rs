@@ -11,7 +11,7 @@ use policy::EffectivePolicy;
 use protocol::ProblemCode;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{ExecSpec, OverlayLayers, ProcessExit, WindowSize, WorkspaceFiles};
+use crate::{ExecSpec, InsideProcess, OverlayLayers, ProcessExit, WindowSize, WorkspaceFiles};
 
 /// The address of the model gateway inside every sandbox.
 pub const MODEL_URL: &str = "http://127.0.0.1:18080";
@@ -43,6 +43,11 @@ pub trait Sandbox: Send + Sync {
     fn effective(&self) -> serde_json::Value;
     /// Returns the layers of an overlay workspace; `None` for every other mode.
     fn layers(&self) -> Option<OverlayLayers>;
+    /// Returns the processes inside in the order of their start, without init; `None` when the backend cannot tell. Reads
+    /// files of `/proc`.
+    fn processes(&self) -> Option<Vec<InsideProcess>> {
+        None
+    }
     /// Kills every process inside and frees all resources. Returns when all processes have ended. May be called twice.
     fn destroy(&self) -> SandboxFuture<'_, ()>;
 }

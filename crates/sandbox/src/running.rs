@@ -28,8 +28,8 @@ use crate::stdio::{CommandStdio, Resize};
 use crate::terminal;
 use crate::user_thread::run_as_user;
 use crate::{
-    ExecSpec, ExecUser, OverlayLayers, ProcessExit, Sandbox, SandboxError, SandboxFuture, SandboxPort, SandboxProcess,
-    WindowSize, WorkspaceFiles,
+    ExecSpec, ExecUser, InsideProcess, OverlayLayers, ProcessExit, Sandbox, SandboxError, SandboxFuture, SandboxPort,
+    SandboxProcess, StreamKind, WindowSize, WorkspaceFiles,
 };
 
 const SIGKILL: i32 = 9;
@@ -112,7 +112,11 @@ impl RunningSandbox {
         let step = |doing| move |source| SandboxError::Exec { doing, source };
         let stdio = match spec.terminal {
             Some(size) if !self.init_makes_terminals => self.open_terminal(size).await?,
-            _ => CommandStdio::pipes().map_err(step("connect"))?,
+            // A container with its own kernel cannot use sockets of the host.
+            None if spec.streams == StreamKind::Sockets && !self.init_makes_terminals => {
+                CommandStdio::sockets().map_err(step("connect"))?
+            }
+            _ => CommandStdio::pipes(HostUser::for_sandboxes()).map_err(step("connect"))?,
         };
         let before = KernelCounters::of(&self.resources);
         let PendingCommand { exec, started, exited } = self.commands.register();
@@ -225,6 +229,14 @@ impl Sandbox for RunningSandbox {
 
     fn layers(&self) -> Option<OverlayLayers> {
         self.layers.clone()
+    }
+
+    fn processes(&self) -> Option<Vec<InsideProcess>> {
+        // The host does not see the processes of a container with its own kernel.
+        if self.init_makes_terminals {
+            return None;
+        }
+        crate::processes::below(self.jail.pid()).ok()
     }
 
     fn destroy(&self) -> SandboxFuture<'_, ()> {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use memchr::{memchr_iter, memmem};
 
-use crate::Secret;
+use crate::{Secret, escaped::EscapedSearch};
 
-/// Replaces a secret in a stream of bytes by as many `*` as the secret has bytes.
+/// Replaces a secret in a stream of bytes by as many `*` as the secret has bytes. Escapes of JSON and of URLs hide
+/// nothing: an escaped secret is replaced by as many `*` as it has bytes with its escapes.
 ///
 /// A redactor is for one response. Clone an unused redactor for the next response.
 #[derive(Debug, Clone)]
@@ -15,17 +16,29 @@ pub struct Redactor {
     finder: Arc<memmem::Finder<'static>>,
     /// The last bytes of the stream if they may be the start of the secret.
     held: BytesMut,
+    escaped: EscapedSearch,
 }
 
 impl Redactor {
     /// Returns a redactor of `secret`; `None` if the secret is empty.
     pub fn new(secret: &Secret) -> Option<Self> {
         let finder = memmem::Finder::new(secret.expose().as_bytes()).into_owned();
-        (!secret.expose().is_empty()).then(|| Self { finder: Arc::new(finder), held: BytesMut::new() })
+        let escaped = EscapedSearch::new(secret.expose().as_bytes());
+        (!secret.expose().is_empty()).then(|| Self { finder: Arc::new(finder), held: BytesMut::new(), escaped })
     }
 
     /// Returns the next bytes without the secret. Holds back only bytes that may be the start of the secret.
     pub fn redact(&mut self, bytes: Bytes) -> Bytes {
+        let bytes = self.redact_plain(bytes);
+        if self.escaped.can_skip(&bytes) {
+            return bytes;
+        }
+        let mut out = Vec::with_capacity(bytes.len());
+        self.escaped.push(&bytes, &mut out);
+        out.into()
+    }
+
+    fn redact_plain(&mut self, bytes: Bytes) -> Bytes {
         let held = self.partial_match(&bytes);
         if self.held.is_empty() && held == 0 && self.finder.find(&bytes).is_none() {
             return bytes;
@@ -40,12 +53,21 @@ impl Redactor {
 
     /// Returns whether `text` contains the secret.
     pub fn finds_secret(&self, text: &[u8]) -> bool {
-        self.finder.find(text).is_some()
+        if self.finder.find(text).is_some() {
+            return true;
+        }
+        let (mut search, mut out) = (self.escaped.clone(), Vec::new());
+        search.push(text, &mut out);
+        search.finish(&mut out);
+        out != text
     }
 
     /// Returns the bytes that were held back, at the end of the stream.
     pub fn finish(&mut self) -> Bytes {
-        self.held.split().freeze()
+        let mut out = Vec::new();
+        self.escaped.push(&self.held.split(), &mut out);
+        self.escaped.finish(&mut out);
+        out.into()
     }
 
     fn overwrite(&self, text: &mut [u8]) {
@@ -91,7 +113,60 @@ mod tests {
         assert_eq!(redactor.redact(Bytes::from("data: {\"a\":1}\n\n")), "data: {\"a\":1}\n\n");
     }
 
+    #[test]
+    fn escaped_secret_is_redacted() {
+        for text in [
+            r"sk-\u0061bc",
+            r"\u0073\u006b\u002d\u0061\u0062\u0063",
+            r"\\u0073k-abc",
+            r"\\\u0073k-ab\u0063",
+            "%73k%2Dabc",
+            r"%73\u006B-%61bc",
+        ] {
+            for at in 0..text.len() {
+                let out = redact("sk-abc", &[&text.as_bytes()[..at], &text.as_bytes()[at..]]);
+                assert_eq!(out, vec![b'*'; text.len()], "{text} at {at}");
+            }
+        }
+        let other = r#"{"text":"sk-\u0061b\n\u0063 100% \\ \"quoted\" sk-ab\\"}"#;
+        assert_eq!(redact("sk-abc", &[other.as_bytes()]), other.as_bytes());
+        assert_eq!(redact("a/b\"c", &[br#"a\/b\"c"#]), b"*******");
+        let redactor = Redactor::new(&Secret::new("sk-abc")).unwrap();
+        assert!(redactor.finds_secret(br"x sk-ab\u0063") && !redactor.finds_secret(br"x sk-ab\u0064"));
+    }
+
+    /// Writes each letter plain or escaped, as `how` says.
+    fn escape(text: &str, how: &[u8]) -> String {
+        let letters = text.bytes().zip(how.iter().cycle());
+        letters
+            .map(|(byte, how)| match how % 5 {
+                0 => format!("\\u{byte:04x}"),
+                1 => format!("\\u{byte:04X}"),
+                2 => format!("%{byte:02x}"),
+                3 => format!("\\\\u{byte:04x}"),
+                _ => char::from(byte).to_string(),
+            })
+            .collect()
+    }
+
     proptest! {
+        #[test]
+        fn no_mix_of_escapes_and_splits_hides_the_secret(
+            before in "[a-z%u0-9]{0,9}", after in "[a-z%u0-9]{0,9}", how in prop::collection::vec(0u8..5, 1..9), size in 1usize..20,
+        ) {
+            let secret = escape("sk-aab", &how);
+            let text = format!("{before} {secret} {after}");
+            let out = redact("sk-aab", &text.as_bytes().chunks(size).collect::<Vec<_>>());
+            let expected = format!("{before} {} {after}", "*".repeat(secret.len()));
+            prop_assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+
+        #[test]
+        fn text_without_the_secret_is_unchanged(text in r"[su%k\\0-9]{0,40}", size in 1usize..9) {
+            let out = redact("sk-aab", &text.as_bytes().chunks(size).collect::<Vec<_>>());
+            prop_assert_eq!(out, text.as_bytes());
+        }
+
         #[test]
         fn length_is_kept_and_no_secret_remains(text in "[ab]{0,60}", size in 1usize..9) {
             let out = redact("aab", &text.as_bytes().chunks(size).collect::<Vec<_>>());

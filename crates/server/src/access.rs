@@ -174,6 +174,8 @@ pub(crate) struct Caller {
     pub(crate) name: String,
     /// The directories of the host that it may name.
     workspaces: WorkspaceAccess,
+    /// The name of its token, whose open sessions are counted. The user of this server has none.
+    token: Option<String>,
 }
 
 impl Caller {
@@ -183,12 +185,13 @@ impl Caller {
             CallerTrust::Anonymous if roots.is_empty() => WorkspaceAccess::Any,
             CallerTrust::Anonymous | CallerTrust::Limited => WorkspaceAccess::Within(roots.clone()),
         };
-        Self { name: who, workspaces }
+        let token = (trust == CallerTrust::Limited).then(|| who.clone());
+        Self { name: who, workspaces, token }
     }
 
-    /// Returns `options` with the workspace access of this caller.
+    /// Returns `options` with the workspace access and the token of this caller.
     pub(crate) fn options(&self, options: &SessionOptions) -> SessionOptions {
-        SessionOptions { workspaces: self.workspaces.clone(), ..options.clone() }
+        SessionOptions { workspaces: self.workspaces.clone(), token: self.token.clone(), ..options.clone() }
     }
 }
 

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use http::HeaderValue;
 use http::header::CACHE_CONTROL;
-use protocol::{Event, EventBody, TurnId};
+use protocol::{Event, EventBody, RequestMetadata, TurnId};
 use serde_json::json;
 use session::{FeedEntry, FeedFilter, FeedFollower, GlobalFeed};
 use store::{FeedCursor, Journal, JournalTail};
@@ -191,7 +191,7 @@ impl StreamEnd {
 fn is_granted(event: &Event) -> bool {
     match &event.draft.body {
         EventBody::PermissionRequested(request) => {
-            request.metadata.as_ref().is_some_and(|data| data["granted_by"].is_string())
+            RequestMetadata::read(request.metadata.as_ref()).granted_by.is_some()
         }
         _ => false,
     }

@@ -116,6 +116,7 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(grants::list))
         .routes(routes!(sessions::policy))
         .routes(routes!(changes::show))
+        .routes(routes!(changes::list_sets))
         .routes(routes!(bundles::export))
         .routes(routes!(usage::of_session))
         .routes(routes!(usage::list))

@@ -20,13 +20,14 @@ use sandbox::{
     ExecResult, OutputListener, OverlayLayers, Sandbox, SandboxError, SandboxProcess, SavedChanges, StandardStreams,
     WindowSize,
 };
-use store::{Journal, SessionPatch};
+use store::{Journal, SessionPatch, StorageExceeded};
 use tokio::io::AsyncRead;
 use tokio_util::task::TaskTracker;
 
 use crate::SessionError;
 use crate::lifecycle::{
-    ActorExit, Listeners, Recorder, SandboxCredentials, SessionHandle, SessionHost, SessionPlan, summarize_changes,
+    ActorExit, Listeners, Recorder, SandboxCredentials, SessionHandle, SessionHost, SessionPlan, git_config,
+    summarize_changes,
 };
 use crate::skills::{FetchedSkills, remove_fetched_skills};
 use crate::storage::run_blocking;
@@ -121,7 +122,9 @@ impl CommandSession {
         let credentials = SandboxCredentials::issue(&host.config.egress, &plan)?;
         let mut environment = CommandEnvironment::of(host, &plan, &credentials.token)?;
         environment.files.extend(credentials.files());
-        let (handle, commands) = SessionHandle::new(plan.id.clone());
+        host.store.check_free_space()?;
+        environment.files.push(git_config(&host.config.variables, &plan));
+        let (handle, commands) = SessionHandle::new(plan.id.clone(), plan.options.token.clone());
         host.register(&handle)?;
         let created = Self::create(host, &handle, &plan, &mut environment, &credentials).await;
         let (sandbox, listeners, recorder) = created.inspect_err(|_| {
@@ -171,7 +174,7 @@ impl CommandSession {
         let (journal, _) = host.store.register(&plan.index_row(host.store.owner.id().clone()))?;
         // The handle is new, so its journal is not set yet.
         let _ = handle.journal.set(journal.clone());
-        let recorder = Recorder::new(journal);
+        let recorder = Recorder::to_file(journal);
         recorder.daemon(EventBody::PolicyEffective(plan.effective_policy(host, sandbox)))?;
         recorder.daemon(EventBody::SessionRegistered(SessionRegistered {
             session_id: plan.id.clone(),
@@ -237,6 +240,10 @@ impl CommandSession {
         let result = tokio::select! {
             result = running => result?,
             () = self.stop_requested() => return Err(SessionError::Ended(self.plan.id.clone())),
+            exceeded = self.storage_reached() => {
+                tracing::warn!(session = %self.plan.id, "the command ends: {exceeded}");
+                return Err(exceeded.into());
+            }
         };
         let wall_micros = u64::try_from(result.wall.as_micros()).unwrap_or(u64::MAX);
         let exit_code = exit_code(&result);
@@ -259,6 +266,34 @@ impl CommandSession {
         match &self.registration {
             Registration::Host { stop_listener, .. } => stop_listener.requested().await,
             Registration::OnDemand(_) => std::future::pending().await,
+        }
+    }
+
+    /// Returns the limit of disk space that the session reaches while a command runs.
+    async fn storage_reached(&self) -> StorageExceeded {
+        match &self.registration {
+            Registration::Host { host, .. } => {
+                let mut checks = tokio::time::interval(host.config.timeouts.free_space_check);
+                let reached = async {
+                    match self.recorder.storage() {
+                        Some(storage) => storage.reached().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                let no_space = async {
+                    loop {
+                        checks.tick().await;
+                        if let Err(SessionError::Storage(exceeded)) = host.store.check_free_space() {
+                            return exceeded;
+                        }
+                    }
+                };
+                tokio::select! {
+                    exceeded = reached => exceeded,
+                    exceeded = no_space => exceeded,
+                }
+            }
+            Registration::OnDemand(journal) => journal.storage_reached().await,
         }
     }
 

@@ -7,6 +7,7 @@
 //! [`Sessions::open`]: crate::Sessions::open
 
 mod agent_registry;
+mod host_budget;
 mod host_variables;
 mod project_policy;
 mod timeouts;
@@ -26,6 +27,7 @@ use store::{Clock, DataDir, Durability, SqliteLedger, SystemClock, UsageLimit};
 use crate::SessionError;
 
 pub use agent_registry::{AgentRegistry, RegisteredAgent};
+pub use host_budget::HostBudget;
 pub use host_variables::HostVariables;
 pub use project_policy::{NarrowPolicy, ProjectPolicy};
 pub use timeouts::SessionTimeouts;
@@ -48,6 +50,8 @@ pub struct SessionHostConfig {
     pub gateway: Gateway,
     /// Gateway limits for each session.
     pub gateway_limits: GatewayLimits,
+    /// The most that this process spends for its sessions.
+    pub budget: HostBudget,
     /// The proxy for all other traffic; see [`system_egress`].
     pub egress: Egress,
     /// The default upstream.

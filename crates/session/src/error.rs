@@ -1,13 +1,16 @@
 //! Errors of session operations.
 
+mod hint;
+
 use std::path::PathBuf;
 
 use agents::{AgentError, McpError};
+use base::HostLimit;
 use policy::{PolicyError, WideningDenied};
 use protocol::{PermissionId, ProblemCode, QuestionId, SessionId, TurnId};
-use sandbox::{ApplyError, SandboxError};
+use sandbox::{ApplyError, CommitsError, SandboxError};
 use serde_json::{Map, Value, json};
-use store::{DataDirError, JournalError, LedgerError, SessionIndexError, is_disk_full};
+use store::{DataDirError, JournalError, LedgerError, SessionIndexError, StorageExceeded, is_disk_full};
 
 use crate::WorkspaceForbidden;
 use crate::skills::SkillError;
@@ -93,7 +96,7 @@ pub enum SessionError {
         source: std::io::Error,
     },
     /// There is no agent with that name.
-    #[error("unknown agent `{0}`")]
+    #[error("unknown agent `{name}`{near}", name = .0, near = similar_agent(.0))]
     UnknownAgent(String),
     /// The agent is known but not installed.
     #[error("agent `{agent}`{} is not installed", version_suffix(version.as_deref()))]
@@ -145,7 +148,18 @@ pub enum SessionError {
     Sandbox(#[from] SandboxError),
     /// The journal could not be written or read, so nothing else was done.
     #[error("cannot use the journal")]
-    Journal(#[from] JournalError),
+    Journal(#[source] JournalError),
+    /// The session reached its limit of disk space, or the disk has too little free space.
+    #[error(transparent)]
+    Storage(#[from] StorageExceeded),
+    /// Too many sessions are open.
+    #[error("{open} sessions{} are open; the limit is {open} (limits.{})", of_token(*limit), limit.key())]
+    TooManySessions {
+        /// Number of open sessions.
+        open: usize,
+        /// The limit.
+        limit: HostLimit,
+    },
     /// The session index could not be read or written.
     #[error("cannot use the session index")]
     Index(#[source] SessionIndexError),
@@ -161,9 +175,31 @@ pub enum SessionError {
     /// The changes can be applied or discarded only after the session has ended.
     #[error("session `{0}` has not ended")]
     NotEnded(SessionId),
+    /// The caller did not name the digest of the change set that was reviewed.
+    #[error("the digest of the change set is missing: nothing of session `{0}` was applied")]
+    DigestRequired(SessionId),
+    /// The digest of the caller is not that of the change set.
+    #[error("the digest is not that of the change set, which is {digest}: nothing of session `{id}` was applied")]
+    ChangeSetChanged {
+        /// The session.
+        id: SessionId,
+        /// The digest of the current set, or of the set that the caller named.
+        digest: String,
+    },
+    /// The session has no change set with that number, or no longer keeps it.
+    #[error("session `{id}` has no change set {number}")]
+    ChangeSetNotFound {
+        /// The session.
+        id: SessionId,
+        /// The number.
+        number: u64,
+    },
     /// The changes could not be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    /// The commits could not be imported or applied.
+    #[error(transparent)]
+    Commits(#[from] CommitsError),
     /// A session is never resumed under another policy.
     #[error("session `{0}` was created under another policy than the current one")]
     PolicyChanged(SessionId),
@@ -234,7 +270,13 @@ impl SessionError {
             Self::TurnRunning(_) | Self::QueueFull { .. } => ProblemCode::TurnRunning,
             Self::MessageIdReused(_) => ProblemCode::IdempotencyKeyReused,
             Self::NotEnded(_) => ProblemCode::SessionOpen,
+            Self::DigestRequired(_) => ProblemCode::DigestRequired,
+            Self::ChangeSetChanged { .. } => ProblemCode::ChangeSetChanged,
+            Self::ChangeSetNotFound { .. } => ProblemCode::ChangeSetNotFound,
             Self::Apply(error) => error.code(),
+            Self::Storage(exceeded) => exceeded.code(),
+            Self::TooManySessions { .. } => ProblemCode::TooManySessions,
+            Self::Commits(error) => error.code(),
             Self::PermissionNotPending(_) => ProblemCode::PermissionNotPending,
             Self::PermissionNotFound(_) => ProblemCode::PermissionNotFound,
             Self::QuestionNotPending(_) => ProblemCode::QuestionNotPending,
@@ -274,45 +316,37 @@ impl SessionError {
             Self::ShuttingDown => ProblemCode::ShuttingDown,
         }
     }
+}
 
-    /// Returns a remedy, as a command where there is one.
-    pub fn hint(&self) -> Option<String> {
-        if is_disk_full(self) {
-            return Some("df -h".to_owned());
-        }
-        match self {
-            Self::NotFound(_) | Self::IdUsed(_) => Some("viv sessions ls".to_owned()),
-            Self::PermissionNotFound(_) | Self::QuestionNotFound(_) => Some("viv perms ls".to_owned()),
-            Self::NotRunning(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),
-            Self::UnknownAgent(_) => Some("viv agents ls".to_owned()),
-            Self::NotInstalled { agent, version } => Some(install_command(agent, version.as_deref())),
-            Self::Agent(AgentError::NodeMissing(agent)) => Some(install_command(agent, None)),
-            Self::AlreadyExists(id) | Self::TurnRunning(id) | Self::QueueFull { id, .. } => {
-                Some(format!("viv sessions show {id}"))
-            }
-            Self::DirectoryNotAllowed { path, why: WorkspaceForbidden::Outside } => {
-                Some(format!("viv serve --workspace-root={}", path.display()))
-            }
-            Self::DirectoryNotAllowed { .. } => {
-                Some("mkdir -p ~/work && viv run mock hello --workspace ~/work".to_owned())
-            }
-            Self::NotEnded(id) => Some(format!("viv sessions stop {id}")),
-            Self::Damaged { id, .. } => Some(format!("viv sessions rm {id}")),
-            Self::Sandbox(SandboxError::Unavailable { fix, .. }) => Some(fix.clone()),
-            Self::Sandbox(_) => Some("viv doctor".to_owned()),
-            _ => None,
-        }
-    }
+/// Returns a suggestion for a mistyped name of an agent.
+fn similar_agent(name: &str) -> String {
+    let known = agents::all().map(agents::Agent::id);
+    policy::closest(name, known).map(|near| format!(", did you mean `{near}`?")).unwrap_or_default()
 }
 
 impl SessionError {
     /// Returns machine-readable details: for refused changes, each path and the reason.
     pub fn details(&self) -> Map<String, Value> {
         match self {
-            Self::Apply(ApplyError::Refused(refusals)) => {
+            Self::Apply(ApplyError::Refused(refusals))
+            | Self::Commits(CommitsError::Denied { paths: refusals, .. }) => {
                 [("refusals".to_owned(), json!(refusals))].into_iter().collect()
             }
             _ => Map::new(),
+        }
+    }
+}
+
+/// Returns the words that tell a limit of one token from the limit of the host.
+fn of_token(limit: HostLimit) -> &'static str {
+    if limit == HostLimit::SessionsPerToken { " of this token" } else { "" }
+}
+
+impl From<JournalError> for SessionError {
+    fn from(error: JournalError) -> Self {
+        match error {
+            JournalError::StorageLimit(exceeded) => Self::Storage(exceeded),
+            other => Self::Journal(other),
         }
     }
 }
@@ -323,11 +357,6 @@ fn join_names(names: &[String]) -> String {
 
 fn version_suffix(version: Option<&str>) -> String {
     version.map(|version| format!(" {version}")).unwrap_or_default()
-}
-
-fn install_command(agent: &str, version: Option<&str>) -> String {
-    let version = version.map(|version| format!("@{version}")).unwrap_or_default();
-    format!("viv agents install {agent}{version}")
 }
 
 impl From<SessionIndexError> for SessionError {

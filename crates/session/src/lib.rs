@@ -24,18 +24,21 @@ pub use client::{
 };
 pub use command_session::{ArtifactError, CommandSession, OnDemandSettings, SessionCommand};
 pub use config::{
-    AgentRegistry, BillingSettings, HostVariables, NarrowPolicy, ProjectPolicy, RegisteredAgent, SessionHostConfig,
-    SessionTimeouts, UpstreamFactory, UpstreamRegistry, WorkspaceAccess, WorkspaceForbidden, system_egress,
+    AgentRegistry, BillingSettings, HostBudget, HostVariables, NarrowPolicy, ProjectPolicy, RegisteredAgent,
+    SessionHostConfig, SessionTimeouts, UpstreamFactory, UpstreamRegistry, WorkspaceAccess, WorkspaceForbidden,
+    system_egress,
 };
 pub use error::SessionError;
 pub use feed::{FeedBatch, FeedEntry, FeedFilter, FeedFollower, GlobalFeed};
 pub use lifecycle::{
     AcceptedMessage, DetachOnDrop, Drift, DriftByAgent, PendingRequest, QueuedMessage, Request, SessionOptions,
-    UserMessage, WhenBusy, detach_on_drop,
+    UserMessage, WhenBusy, detach_on_drop, grant_pattern,
 };
 pub use replay::{
     ReplayOutcome, ReplaySession, ReplaySessionError, ReplaySetup, SessionRecording, WorkspaceOrigin, compare,
 };
 pub use sessions::Sessions;
 pub use skills::SkillError;
-pub use storage::{ImportedSession, SessionChanges, SessionListPage};
+pub use storage::{
+    CommitProblem, CommitReview, ImportedSession, ReviewedSet, SessionChanges, SessionListPage, ShownSet,
+};

@@ -36,7 +36,7 @@ pub struct Sessions {
 impl Sessions {
     /// Opens the sessions of a data directory. Sessions of dead hosts stay unchanged until [`Self::recover`].
     pub fn open(config: SessionHostConfig) -> Result<Self, SessionError> {
-        let store = SessionStore::open(config.data_dir.clone(), config.clock.clone())?;
+        let store = SessionStore::open(config.data_dir.clone(), config.clock.clone(), config.budget.storage)?;
         Ok(Self { host: Arc::new(SessionHost::new(config, store)) })
     }
 
@@ -72,7 +72,8 @@ impl Sessions {
     }
 
     pub(crate) async fn start(&self, id: SessionId, plan: SessionPlan) -> Result<SessionInfo, SessionError> {
-        let (handle, commands) = SessionHandle::new(id.clone());
+        self.host.store.check_free_space()?;
+        let (handle, commands) = SessionHandle::new(id.clone(), plan.options.token.clone());
         self.host.register(&handle)?;
         match self.host.store.index.get(&id) {
             Ok(record) if self.host.store.was_undone(&record) => self.host.store.undo_register(&id),
@@ -318,7 +319,7 @@ impl Sessions {
         if record.owner != *self.host.store.owner.id() && !self.host.store.index.is_orphan(&record)? {
             return Err(SessionError::RunByAnotherProcess(id.clone()));
         }
-        let (handle, commands) = SessionHandle::new(id.clone());
+        let (handle, commands) = SessionHandle::new(id.clone(), None);
         let (handle, is_new) = self.host.register_or_get(&handle)?;
         if is_new {
             self.host.tasks.spawn(Actor::resume(self.host.clone(), handle.clone(), commands));

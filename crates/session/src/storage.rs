@@ -8,12 +8,15 @@ mod listing;
 mod open_state;
 mod pending_index_updates;
 mod recovery;
+mod session_space;
 mod session_store;
 mod workspace_changes;
+mod workspace_commits;
 
 pub use imported_session::ImportedSession;
 pub use listing::SessionListPage;
-pub use workspace_changes::SessionChanges;
+pub use workspace_changes::{ReviewedSet, SessionChanges, ShownSet};
+pub use workspace_commits::{CommitProblem, CommitReview};
 
 pub(crate) use foreign_journal::follow_journal;
 pub(crate) use imported_session::{DIFF, LIST, recorded_usage, write_private_file};

@@ -8,6 +8,7 @@
 
 mod delta;
 mod packed;
+mod writer;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -19,11 +20,11 @@ use std::sync::{Arc, Mutex};
 
 use base::{Digest, lock};
 use protocol::BodyRef;
-use sha2::{Digest as _, Sha256};
-use uuid::Uuid;
 
-use crate::{DataDir, lock_file};
+use crate::{DataDir, StorageExceeded, StorageMeter, lock_file};
 use packed::{DeltaBase, PackHeader};
+
+pub use writer::BodyWriter;
 
 /// Number of recent bodies that the next body is compared with: two concurrent conversations.
 const MAX_RECENT: usize = 2;
@@ -63,6 +64,9 @@ pub enum BodyError {
     /// The content does not match the digest.
     #[error("the body `{0}` is damaged")]
     Damaged(PathBuf),
+    /// The session has no disk space left for the body.
+    #[error("cannot store the body: {0}")]
+    StorageLimit(#[source] StorageExceeded),
     /// The reference does not contain a digest.
     #[error("invalid body digest `{0}`")]
     Name(String),
@@ -80,6 +84,7 @@ pub struct FileBodyStore {
     root: PathBuf,
     compress: bool,
     recent: Arc<Mutex<VecDeque<RecentBody>>>,
+    storage: Option<Arc<StorageMeter>>,
 }
 
 /// A body that was stored recently.
@@ -94,7 +99,24 @@ struct RecentBody {
 impl FileBodyStore {
     /// Returns the body store of a data directory.
     pub fn new(directory: &DataDir) -> Self {
-        Self { root: directory.bodies(), compress: false, recent: Arc::default() }
+        Self { root: directory.bodies(), compress: false, recent: Arc::default(), storage: None }
+    }
+
+    /// Counts the bodies that are stored from now on, and refuses those that `storage` does not admit.
+    #[must_use]
+    pub fn with_storage_meter(self, storage: Option<Arc<StorageMeter>>) -> Self {
+        Self { storage, ..self }
+    }
+
+    /// Returns the bytes on disk of the body with this digest; zero if it is not stored.
+    pub fn stored_bytes(&self, digest: Digest) -> u64 {
+        let length = |path: PathBuf| path.metadata().map(|metadata| metadata.len());
+        length(self.path(digest)).or_else(|_| length(self.packed_path(digest))).unwrap_or(0)
+    }
+
+    fn admit(&self, bytes: usize) -> Result<(), BodyError> {
+        let storage = self.storage.as_ref();
+        storage.map_or(Ok(()), |storage| storage.admit_body(bytes as u64)).map_err(BodyError::StorageLimit)
     }
 
     /// Sets whether bodies are compressed from now on.
@@ -148,6 +170,7 @@ impl FileBodyStore {
                 .collect();
             packed::pack(bytes, &candidates, self.compress)
         };
+        self.admit(packed.as_ref().map_or(bytes.len(), |(file, _)| file.len()))?;
         if let Some((file, bases)) = packed {
             let mut writer = self.writer()?;
             writer.write(&file)?;
@@ -214,9 +237,7 @@ impl FileBodyStore {
 
     /// Returns a writer for a body that arrives in pieces.
     pub fn writer(&self) -> Result<BodyWriter, BodyError> {
-        let path = self.root.join(format!(".{}.part", Uuid::new_v4()));
-        let file = lock_file::create(&path).map_err(BodyError::io("create", &path))?;
-        Ok(BodyWriter { bodies: self.clone(), temporary: TemporaryFile(path), file, hasher: Sha256::new(), bytes: 0 })
+        BodyWriter::new(self)
     }
 
     /// Returns the bytes of `body`. Fails if a stored body is missing or damaged.
@@ -336,50 +357,4 @@ fn create_shard(path: &Path) -> Result<(), BodyError> {
     let Some(shard) = path.parent() else { return Ok(()) };
     let created = DirBuilder::new().recursive(true).mode(0o700).create(shard);
     created.map_err(BodyError::io("create the directory of", path))
-}
-
-/// A body that is being written. Dropping it before [`BodyWriter::finish`] removes the file.
-#[derive(Debug)]
-pub struct BodyWriter {
-    bodies: FileBodyStore,
-    temporary: TemporaryFile,
-    file: File,
-    hasher: Sha256,
-    bytes: u64,
-}
-
-impl BodyWriter {
-    /// Appends `bytes`.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), BodyError> {
-        self.file.write_all(bytes).map_err(BodyError::io("write", &self.temporary.0))?;
-        self.hasher.update(bytes);
-        self.bytes += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// Moves the file to its final path and returns the reference of the body.
-    pub fn finish(self) -> Result<BodyRef, BodyError> {
-        let digest = Digest::finish(self.hasher.clone());
-        let bytes = self.bytes;
-        if !self.bodies.contains(digest, bytes) {
-            let path = self.bodies.path(digest);
-            self.rename_to(&path)?;
-        }
-        Ok(BodyRef::Stored { sha256: digest.to_string(), bytes })
-    }
-
-    fn rename_to(self, path: &Path) -> Result<(), BodyError> {
-        create_shard(path)?;
-        std::fs::rename(&self.temporary.0, path).map_err(BodyError::io("rename", path))
-    }
-}
-
-/// The file of an incomplete body; removed on drop unless it was renamed.
-#[derive(Debug)]
-struct TemporaryFile(PathBuf);
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }

@@ -19,6 +19,7 @@ mod ledger;
 mod lock_file;
 mod owner;
 mod sessions;
+mod storage_meter;
 mod tokens;
 
 pub use body_store::{BodyError, BodyKind, BodyWriter, FileBodyStore};
@@ -35,13 +36,14 @@ pub use journal::{
 };
 pub use keys::{KeyRecord, KeyStore, NewKey};
 pub use ledger::{
-    CallCharge, CallHold, CallProgress, CallSource, Durability, Ledger, LedgerAudit, LedgerError, LedgerOperation,
-    LedgerReply, LimitAmount, LimitExceeded, LimitScope, LimitWindow, OpenedLedger, Resolution, ResolvedCall,
-    SinceTime, SinceTimeError, SqliteLedger, UnknownCall, UsageGrouping, UsageLimit, UsageRow,
+    CallCharge, CallHold, CallProgress, CallSource, Durability, HoldChange, Ledger, LedgerAudit, LedgerError,
+    LedgerOperation, LedgerReply, LimitAmount, LimitExceeded, LimitScope, LimitWindow, OpenedLedger, Resolution,
+    ResolvedCall, SinceTime, SinceTimeError, SqliteLedger, UnknownCall, UsageGrouping, UsageLimit, UsageRow,
 };
 pub use owner::{OwnerId, ProcessOwner};
 pub use sessions::{
     DriftRecord, NewSession, SessionIndex, SessionIndexError, SessionListCursor, SessionOutcome, SessionPage,
     SessionPatch, SessionProgress, SessionRecord,
 };
+pub use storage_meter::{FreeSpaceFloor, StorageExceeded, StorageLimits, StorageMeter};
 pub use tokens::{NewToken, TokenRecord, TokenStore};

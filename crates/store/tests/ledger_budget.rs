@@ -10,18 +10,18 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use protocol::SessionId;
 use store::{
-    CallHold, DataDir, Durability, Ledger, LedgerError, LimitAmount, LimitScope, LimitWindow, ProcessOwner,
+    CallHold, DataDir, Durability, HoldChange, Ledger, LedgerError, LimitAmount, LimitScope, LimitWindow, ProcessOwner,
     SqliteLedger, SystemClock,
 };
 use support::calls::{self, charge, limit};
 
 const CALLS: usize = 200;
 
-/// One test case: a budget, and the amount and end of each call.
+/// One test case: a budget, and the first hold, the changes of the hold and the end of each call.
 #[derive(Debug, Clone)]
 struct BudgetCase {
     budget: u64,
-    calls: Vec<(u64, CallEnd)>,
+    calls: Vec<(u64, Vec<u64>, CallEnd)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,9 @@ enum CallEnd {
 fn cases() -> impl Strategy<Value = BudgetCase> {
     let end = prop_oneof![Just(CallEnd::Open), (0..=100_u64).prop_map(CallEnd::Settled), Just(CallEnd::Failed)];
     (1..1_000_u64).prop_flat_map(move |price| {
-        let calls = prop::collection::vec((price..=price * 2, end.clone()), CALLS);
+        // The hold of a stream grows ahead of it, and shrinks when the vendor has counted the prompt.
+        let changes = prop::collection::vec(1..=price * 4, 0..3);
+        let calls = prop::collection::vec((price..=price * 2, changes, end.clone()), CALLS);
         calls.prop_map(move |calls| BudgetCase { budget: price * 10, calls })
     })
 }
@@ -48,8 +50,9 @@ fn hold(session: &str, number: usize, picos: u64, budget: u64) -> CallHold {
 }
 
 /// Makes one call; returns the granted amount and the final cost, or `None` if it was refused.
-async fn call(ledger: &SqliteLedger, hold: CallHold, end: CallEnd) -> Option<(u64, u64)> {
-    let (id, picos, most) = (hold.call.clone(), hold.picos, hold.limits[0].max);
+async fn call(ledger: &SqliteLedger, hold: CallHold, changes: &[u64], end: CallEnd) -> Option<(u64, u64)> {
+    let (id, mut picos, limits) = (hold.call.clone(), hold.picos, hold.limits.clone());
+    let most = limits[0].max;
     match ledger.hold(hold).await {
         Ok(()) => {}
         Err(LedgerError::Refused(refusal)) => {
@@ -57,6 +60,13 @@ async fn call(ledger: &SqliteLedger, hold: CallHold, end: CallEnd) -> Option<(u6
             return None;
         }
         Err(error) => panic!("{error:?}"),
+    }
+    for change in changes {
+        match ledger.adjust(id.clone(), HoldChange { picos: *change, limits: limits.clone() }).await {
+            Ok(()) => picos = *change,
+            Err(LedgerError::Refused(_)) => assert!(*change > picos, "a smaller hold was refused"),
+            Err(error) => panic!("{error:?}"),
+        }
     }
     let cost = match end {
         CallEnd::Open => return Some((picos, picos)),
@@ -84,15 +94,13 @@ fn two_hundred_callers_never_exceed_a_budget_for_ten() {
     let mut runner = TestRunner::new(Config { cases: 1_000, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&cases(), |case| {
         let session = format!("s{}", number.replace(number.get() + 1));
-        let calls = case
-            .calls
-            .iter()
-            .enumerate()
-            .map(|(n, (picos, end))| call(&ledgers[n % 2], hold(&session, n, *picos, case.budget), *end));
+        let calls = case.calls.iter().enumerate().map(|(n, (picos, changes, end))| {
+            call(&ledgers[n % 2], hold(&session, n, *picos, case.budget), changes, *end)
+        });
         let granted: Vec<(u64, u64)> = runtime.block_on(join_all(calls)).into_iter().flatten().collect();
         let left: u64 = granted.iter().map(|(_, cost)| cost).sum();
         prop_assert!(left <= case.budget, "{left} of {}", case.budget);
-        prop_assert!(granted.len() >= 5, "at least five calls must fit the budget");
+        prop_assert!(granted.len() >= 2, "at least two calls must fit the budget");
         let more = runtime.block_on(ledgers[0].hold(hold(&session, CALLS, case.budget + 1, case.budget)));
         let Err(LedgerError::Refused(refusal)) = more else { panic!("{more:?}") };
         prop_assert_eq!(refusal.spent + refusal.held, left);

@@ -6,8 +6,8 @@ mod support;
 
 use protocol::{SessionId, Usage};
 use store::{
-    CallCharge, CallHold, CallProgress, CallSource, Durability, Ledger, LedgerError, LedgerOperation, LimitAmount,
-    LimitExceeded, LimitScope, LimitWindow, UsageGrouping,
+    CallCharge, CallHold, CallProgress, CallSource, Durability, HoldChange, Ledger, LedgerError, LedgerOperation,
+    LimitAmount, LimitExceeded, LimitScope, LimitWindow, UsageGrouping,
 };
 use support::calls::{DAY, LedgerFixture, call, charge, hold, limit};
 
@@ -40,6 +40,37 @@ fn call_is_held_and_then_charged() {
         ledger.settle(call("1"), charge(30)).wait().unwrap();
         let audit = ledger.audit().unwrap();
         assert_eq!((audit.calls, audit.held_picos, audit.spent_picos), (1, 0, 30));
+    });
+}
+
+#[test]
+fn hold_of_an_open_call_is_changed_within_the_limits() {
+    check_each(|LedgerFixture { ledger, clock, .. }| {
+        let limits = [
+            limit("budget", LimitScope::Session, LimitWindow::Ever, LimitAmount::Picos(100)),
+            limit("day", LimitScope::Account, LimitWindow::Day, LimitAmount::Picos(100)),
+            limit("requests", LimitScope::Session, LimitWindow::Ever, LimitAmount::Requests(2)),
+        ];
+        let change = |picos| HoldChange { picos, limits: limits.to_vec() };
+        let held = || ledger.audit().unwrap().held_picos;
+        ledger.hold(hold("1", 40, &limits)).wait().unwrap();
+        ledger.hold(hold("2", 40, &limits)).wait().unwrap();
+        // The limit of requests is reached, but a change is not a request.
+        ledger.adjust(call("1"), change(60)).wait().unwrap();
+        assert_eq!(held(), 100);
+        let refused = refusal(ledger.adjust(call("2"), change(41)).wait());
+        assert_eq!((refused.spent, refused.held, refused.asked), (0, 100, 1));
+        ledger.adjust(call("1"), change(10)).wait().unwrap();
+        // A call counts on the day of its hold, also if the hold grows on the next day.
+        clock.set(20_001 * DAY);
+        ledger.adjust(call("2"), change(90)).wait().unwrap();
+        assert_eq!((held(), refusal(ledger.adjust(call("2"), change(91)).wait()).held), (100, 100));
+        ledger.settle(call("1"), charge(10)).wait().unwrap();
+        ledger.settle(call("2"), charge(30)).wait().unwrap();
+        assert!(matches!(ledger.adjust(call("2"), change(1)).wait(), Err(LedgerError::OutOfOrder { .. })));
+        assert!(matches!(ledger.adjust(call("3"), change(1)).wait(), Err(LedgerError::NotFound(_))));
+        let audit = ledger.audit().unwrap();
+        assert_eq!((audit.held_picos, audit.spent_picos), (0, 40));
     });
 }
 

@@ -1,8 +1,11 @@
 //! Fixtures that tests of several crates share. A dev-dependency only: the product never uses this crate.
 //!
-//! Features add what needs more dependencies: `program` runs the `viv` binary, `sessions` opens a session host in the
-//! test process, and `sse` reads server-sent events.
+//! Features add what needs more dependencies: `program` runs the `viv` binary and a stub of a model server, `stub_vendor`
+//! sends exact bytes to the gateway, `sessions` opens a session host in the test process, and `sse` reads server-sent
+//! events.
 
+#[cfg(feature = "program")]
+mod chat_stub;
 mod mutation;
 #[cfg(feature = "program")]
 mod program;
@@ -11,8 +14,12 @@ mod random;
 mod sessions;
 #[cfg(feature = "sse")]
 mod sse;
+#[cfg(feature = "stub_vendor")]
+pub mod stub_vendor;
 mod wait;
 
+#[cfg(feature = "program")]
+pub use chat_stub::{ChatStub, StubBehaviour, StubCall, StubGate};
 pub use mutation::try_mutations;
 #[cfg(feature = "program")]
 pub use program::{ProgramOutput, VivFixture, listening_address, run_to_end, wait_for_exit};

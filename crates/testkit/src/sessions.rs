@@ -9,7 +9,9 @@ use agents::MockAgent;
 use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable, ScriptedUpstream};
 use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
 use sandbox::UnconfinedBackend;
-use session::{AgentRegistry, HostVariables, SessionHostConfig, SessionTimeouts, Sessions, UpstreamRegistry};
+use session::{
+    AgentRegistry, HostBudget, HostVariables, SessionHostConfig, SessionTimeouts, Sessions, UpstreamRegistry,
+};
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 
 /// Builder of a session host in a directory. The mock agent is the test program itself, which must run as an agent
@@ -18,18 +20,26 @@ use store::{DataDir, Durability, SqliteLedger, SystemClock};
 pub struct SessionHostFixture {
     directory: PathBuf,
     timeouts: SessionTimeouts,
+    budget: HostBudget,
 }
 
 impl SessionHostFixture {
     /// Returns a fixture with its data directory at `data` in `directory`.
     pub fn new(directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), timeouts: SessionTimeouts::default() }
+        Self { directory: directory.to_owned(), timeouts: SessionTimeouts::default(), budget: HostBudget::default() }
     }
 
     /// Replaces the timeouts.
     #[must_use]
     pub fn timeouts(mut self, timeouts: SessionTimeouts) -> Self {
         self.timeouts = timeouts;
+        self
+    }
+
+    /// Replaces the host budget.
+    #[must_use]
+    pub fn budget(mut self, budget: HostBudget) -> Self {
+        self.budget = budget;
         self
     }
 
@@ -47,6 +57,7 @@ impl SessionHostFixture {
             policy: unconfined_policy(&[]),
             egress: egress::Egress::default(),
             timeouts: self.timeouts,
+            budget: self.budget,
             project_policy: None,
             upstreams: UpstreamRegistry::default(),
             variables: HostVariables::default(),

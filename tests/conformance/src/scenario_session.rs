@@ -139,6 +139,7 @@ fn sessions(
         policy,
         egress: egress::Egress::default(),
         timeouts: timing,
+        budget: session::HostBudget::default(),
         project_policy: None,
         upstreams: UpstreamRegistry::default(),
         variables: HostVariables::default(),

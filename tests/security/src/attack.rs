@@ -25,15 +25,20 @@ pub(crate) enum Group {
     Secrets,
     /// The machine, and the person at its terminal.
     Host,
+    /// The review of changes: exactly the shown changes land on the host.
+    Review,
+    /// Memory, disk, sockets and processor time that the host process spends for a sandbox.
+    Spend,
 }
 
 impl Group {
-    /// Returns whether the target is the same in every sandbox. The proxy is: it runs on the host.
+    /// Returns whether the target is the same in every sandbox, because it runs on the host.
     pub(crate) fn is_of_every_backend(self) -> bool {
-        self == Self::Proxy
+        matches!(self, Self::Proxy | Self::Review | Self::Spend)
     }
 
-    pub(crate) const ALL: [Self; 6] = [Self::Fs, Self::Net, Self::Proxy, Self::Proc, Self::Secrets, Self::Host];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Fs, Self::Net, Self::Proxy, Self::Proc, Self::Secrets, Self::Host, Self::Review, Self::Spend];
 }
 
 impl fmt::Display for Group {
@@ -45,6 +50,8 @@ impl fmt::Display for Group {
             Self::Proc => "PROC",
             Self::Secrets => "SECRETS",
             Self::Host => "HOST",
+            Self::Review => "REVIEW",
+            Self::Spend => "SPEND",
         })
     }
 }

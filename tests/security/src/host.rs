@@ -1,5 +1,7 @@
 //! Attacks on the machine, and on the person at its terminal.
 
+mod terminal_text;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -17,11 +19,6 @@ use crate::maker::Maker;
 use crate::raw::{self, Arg};
 use crate::stage::{Stage, command};
 
-/// The output filter of `viv`, from the same source file.
-#[allow(dead_code, reason = "its own tests run in its crate")]
-#[path = "../../../crates/cli/src/escape_filter.rs"]
-mod escape_filter;
-
 pub(crate) fn attacks() -> Vec<Attack> {
     let alone = |attack: Attack| attack.shown(Control::Namespaced);
     vec![
@@ -31,7 +28,14 @@ pub(crate) fn attacks() -> Vec<Attack> {
             "host_terminal_escapes",
             "control the person's terminal by escape sequences in the output",
             "printed as they are, the sequences arrive",
-            terminal_escapes,
+            terminal_text::escapes,
+        ),
+        scenario(
+            Host,
+            "host_terminal_text",
+            "control or deceive the person by text in tables, prompts, errors, streams and JSON",
+            "printed as it is, the text arrives",
+            terminal_text::deceit,
         ),
         program(Host, "host_terminal", "open the person's terminal", terminal).shown(Control::Probe(
             own_terminal,
@@ -148,52 +152,6 @@ fn host_dies(stage: &Stage, place: Place) -> Verdict {
     // The next host removes its mounts.
     drop(stage.maker.again(&containers_of(&workspace)));
     Verdict::when(!left.is_empty(), format!("{group:?} were there, {left:?} are left"))
-}
-
-/// Escape sequences that change a terminal: title, clipboard, answers as input, screen, printer, C1 forms.
-const ESCAPES: [&[u8]; 12] = [
-    b"\x1b]0;title\x07",
-    b"\x1b]52;c;cm0gLXJm\x07",
-    b"\x1b[6n",
-    b"\x1b[c",
-    b"\x1b[2J\x1b[H",
-    b"\x1bP$q\"p\x1b\\",
-    b"\x1b]8;;http://example.com\x1b\\link\x1b]8;;\x1b\\",
-    b"\x1b[?1049h",
-    b"\x1bc",
-    b"\xc2\x9b6n",
-    b"\xc2\x9d52;c;cm0gLXJm\xc2\x9c",
-    b"\x9b6n\x9d0;title\x9c",
-];
-
-/// Returns the sequences in `bytes` that a terminal would execute: everything but text and colours.
-fn commands(bytes: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(bytes);
-    let raw_control = std::str::from_utf8(bytes).is_err() && bytes.iter().any(|byte| (0x80..0xa0).contains(byte));
-    raw_control || text.chars().any(|letter| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t'))
-}
-
-fn terminal_escapes(stage: &Stage, place: Place) -> Verdict {
-    let scene = stage.scene();
-    let sandbox = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
-    let mut spec = command(&[]);
-    spec.command = vec!["cat".into()];
-    let mut obeyed = Vec::new();
-    for escape in ESCAPES {
-        let mut spec = spec.clone();
-        spec.stdin = Some(escape.to_vec());
-        let printed = stage.runtime.block_on(sandbox::run(&*sandbox, spec, &mut |_, _| {})).expect("run").stdout;
-        let shown = match place {
-            Place::Inside => escape_filter::EscapeFilter::default().pass(&printed),
-            Place::Outside => printed,
-        };
-        if commands(&shown) {
-            obeyed.push(String::from_utf8_lossy(&shown).escape_debug().to_string());
-        }
-    }
-    stage.destroy(&*sandbox);
-    let all = place == Place::Outside && obeyed.len() == ESCAPES.len();
-    Verdict::when(all || (place == Place::Inside && !obeyed.is_empty()), format!("{obeyed:?}"))
 }
 
 fn terminal(_: &Lead) -> Verdict {

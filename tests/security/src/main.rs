@@ -19,8 +19,10 @@ mod otherwise;
 mod proc;
 mod proxy;
 mod raw;
+mod review;
 mod scene;
 mod secrets;
+mod spend;
 mod stage;
 mod table;
 mod trial;
@@ -55,6 +57,10 @@ fn main() -> ExitCode {
         Some("__survive") => proc::survive(&arguments.next().unwrap_or_default()),
         Some("__internet") => proxy::internet::live(arguments),
         Some("__hold") => host::hold(),
+        Some("__host") => spend::live(arguments),
+        Some("__flood") => spend::flood(arguments),
+        Some("__agent") => return spend::act_as_agent(arguments.skip(1)),
+        Some("__write_mapped") => review::write_mapped(arguments),
         Some("__table") => print!("{}", table::render(&attacks())),
         _ => match std::env::var(SECRET) {
             Ok(secret) => return suite(secret),
@@ -66,7 +72,17 @@ fn main() -> ExitCode {
 
 /// Returns all attacks.
 fn attacks() -> Vec<Attack> {
-    [fs::attacks(), net::attacks(), proxy::attacks(), proc::attacks(), secrets::attacks(), host::attacks()].concat()
+    [
+        fs::attacks(),
+        net::attacks(),
+        proxy::attacks(),
+        proc::attacks(),
+        secrets::attacks(),
+        host::attacks(),
+        review::attacks(),
+        spend::attacks(),
+    ]
+    .concat()
 }
 
 /// Restarts this program as a careless host: with a secret in its arguments, its environment and an inherited descriptor,

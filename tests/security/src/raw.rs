@@ -200,6 +200,24 @@ pub(crate) fn take_memory(bytes: usize, page_out: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes the kernel fill `tables` page tables for a sparse mapping, and keeps them.
+pub(crate) fn take_page_tables(tables: usize) -> io::Result<()> {
+    const COVERED: usize = 2 << 20;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address that the kernel chooses overlaps no other memory.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), tables * COVERED, libc::PROT_READ, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the range is the new mapping. Without small pages, a huge page of zeroes would need no table.
+    check(unsafe { libc::madvise(start, tables * COVERED, libc::MADV_NOHUGEPAGE) })?;
+    for table in 0..tables {
+        // SAFETY: the byte is inside the mapping, which is readable and kept until the process ends.
+        unsafe { start.cast::<u8>().add(table * COVERED).read_volatile() };
+    }
+    Ok(())
+}
+
 /// Overwrites the first bytes of a file through a shared mapping.
 pub(crate) fn write_through_mapping(fd: impl AsFd, bytes: &[u8]) -> io::Result<()> {
     let (read_write, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);

@@ -24,6 +24,7 @@ pub(crate) const MEMORY_BYTES: usize = 96 << 20;
 pub(crate) const PIDS: usize = 48;
 pub(crate) const DISK_BYTES: usize = 24 << 20;
 pub(crate) const NOFILE: usize = 256;
+pub(crate) const SOCKET_BYTES: usize = 8 << 20;
 
 /// The shared environment of all attacks in one backend.
 pub(crate) struct Stage {
@@ -154,6 +155,9 @@ pub(crate) fn to_json(lead: &Lead) -> String {
     serde_json::to_string(lead).expect("a lead is JSON")
 }
 
+/// The beginnings of the names of attacks that take memory until the kernel kills them.
+const OUT_OF_MEMORY: [&str; 3] = ["proc_memory", "proc_swap", "spend_"];
+
 /// Returns the verdict of an attacking process, or how it ended.
 pub(crate) fn verdict(name: &str, output: &[u8], code: Option<i32>, signal: Option<i32>) -> Verdict {
     let text = String::from_utf8_lossy(output);
@@ -161,7 +165,7 @@ pub(crate) fn verdict(name: &str, output: &[u8], code: Option<i32>, signal: Opti
     match (said, signal) {
         (Some(json), _) => serde_json::from_str(json).expect("a verdict is JSON"),
         (None, Some(libc::SIGSYS)) => Verdict::Blocked("killed by the system call filter".into()),
-        (None, Some(libc::SIGKILL)) if name.starts_with("proc_memory") || name == "proc_swap" => {
+        (None, Some(libc::SIGKILL)) if OUT_OF_MEMORY.iter().any(|prefix| name.starts_with(prefix)) => {
             Verdict::Blocked("killed: out of memory".into())
         }
         _ => panic!("`{name}` gave no verdict (exit {code:?}, signal {signal:?}): {text}"),
@@ -181,7 +185,7 @@ pub(crate) fn policy(walls: Walls) -> Arc<EffectivePolicy> {
         "version: 1\n\
          fs:\n  workspace: {mode}\n  read: [/usr, /lib, /lib64, /bin, /sbin, /etc/alternatives, /etc/ld.so.cache]\n  \
          deny_read: [\"**/.env\"]\n\
-         proc: {{cpus: {cpus}, memory: {MEMORY_BYTES}, pids: {PIDS}, timeout: 1m, output: 1MiB, disk: {DISK_BYTES}, nofile: {NOFILE}}}\n\
+         proc: {{cpus: {cpus}, memory: {MEMORY_BYTES}, pids: {PIDS}, timeout: 1m, output: 1MiB, disk: {DISK_BYTES}, nofile: {NOFILE}, sockets: {SOCKET_BYTES}}}\n\
          degrade: {degrade}\nnet: {net}\n"
     );
     let base = BaseLayer::read(&PolicySource::new("attack", text)).expect("policy");

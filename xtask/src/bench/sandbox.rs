@@ -24,14 +24,17 @@ const WHOLE_LIFE: &str = "host: new sandbox, whole life";
 const FURTHER: &str = "host: further command";
 const BUBBLEWRAP: &str = "shell: bubblewrap, with limits and our filter";
 const VIV: &str = "shell: viv exec";
+const APPLY: &str = "host: apply of 50,000 files and 20,000 links";
 
 /// Runs all measurements.
 pub(super) fn run() -> Result<Report> {
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "--bin", "viv"]))?;
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "-p", "sandbox", "--example", "start_cost"]))?;
+    quietly(&mut workspace::cargo(&["build", "--locked", "--release", "-p", "sandbox", "--example", "apply_cost"]))?;
     quietly(&mut workspace::cargo(&["build", "--locked", "--release", "-p", "jail", "--example", "filter"]))?;
     let target = workspace::target_directory()?.join("release");
     let mut samples = from_a_host(&target.join("examples/start_cost"))?;
+    samples.push(of_applies(&target.join("examples/apply_cost"))?);
     let folder = Folder::make(&["data"])?;
     // A copy, as an installation makes it. The linker's own output lies in single pages of the page cache and starts
     // more slowly.
@@ -75,7 +78,7 @@ pub(super) fn run() -> Result<Report> {
 fn goals(samples: &[Sample]) -> Result<Vec<Goal>> {
     let of = |name: &str| samples.iter().find(|sample| sample.name() == name).with_context(|| format!("no {name}"));
     let (command, start, life, further) = (of(FORK_EXEC)?, of(TO_EXECVE)?, of(WHOLE_LIFE)?, of(FURTHER)?);
-    let (peer, viv) = (of(BUBBLEWRAP)?.median(), of(VIV)?.median());
+    let (peer, viv, apply) = (of(BUBBLEWRAP)?.median(), of(VIV)?.median(), of(APPLY)?.median());
     let ratio = further.median().as_secs_f64() / command.median().as_secs_f64();
     let exec_ratio = viv.as_secs_f64() / peer.as_secs_f64();
     let within = |what, wanted, time: Duration, limit: f64| {
@@ -86,6 +89,7 @@ fn goals(samples: &[Sample]) -> Result<Vec<Goal>> {
         within("a new sandbox to execve, p50", "≤ 3.5 ms", start.median(), 3.5),
         within("a new sandbox to execve, p90", "≤ 5 ms", start.percentile(90), 5.0),
         within("a sandbox's whole life, p50", "≤ 5 ms", life.median(), 5.0),
+        within("apply of 50,000 files and 20,000 links, p50", "≤ 5 s", apply, 5000.0),
         Goal {
             what: "a further command, p50",
             wanted: "≤ 2 × fork+exec",
@@ -105,6 +109,12 @@ fn start(mut command: Command) -> Result<()> {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status().context("cannot start a peer")?;
     ensure!(status.success(), "{command:?}: {status}");
     Ok(())
+}
+
+fn of_applies(program: &std::path::Path) -> Result<Sample> {
+    let text = workspace::output(&mut Command::new(program))?;
+    let micros: Vec<u64> = serde_json::from_str(&text).context("the report is not JSON")?;
+    Sample::new(APPLY, micros.into_iter().map(Duration::from_micros).collect())
 }
 
 fn from_a_host(program: &std::path::Path) -> Result<Vec<Sample>> {

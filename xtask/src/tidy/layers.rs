@@ -61,7 +61,10 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "security",
         may_use: &[],
-        tests_may_use: &["protocol", "policy", "store", "secret", "jail", "sandbox", "engines", "egress"],
+        tests_may_use: &[
+            "protocol", "policy", "mock", "store", "secret", "jail", "sandbox", "engines", "gateway", "egress",
+            "session",
+        ],
     },
     Layer {
         name: "conformance",

@@ -2,7 +2,7 @@
 //!
 //! `unsafe` is in one file of the product, so that one person can review all of it. Processes are started, clocks read,
 //! tasks spawned and the environment read in the places listed here; all other code gets a value or a handle. A test
-//! waits for a condition and never sleeps for a fixed time. Unfinished code and disabled tests are nowhere.
+//! waits for a condition and never sleeps for a fixed time. Text reaches the terminal through one file. Unfinished code and disabled tests are nowhere.
 
 use std::ops::Range;
 
@@ -73,6 +73,13 @@ const RESERVED: &[Reserved] = &[
         remedy: "take the time from `store::Clock`, or as an argument",
     },
     Reserved {
+        words: &["println!", "eprintln!", "print!", "eprint!", "io::stdout", "io::stderr", "anstream::"],
+        scope: Scope::Product,
+        // The mock agent speaks its protocol on stdout.
+        allowed: &["crates/cli/src/output.rs", "crates/cli/src/agent.rs", "crates/testkit/"],
+        remedy: "print through crates/cli/src/output.rs, which makes every text safe for a terminal",
+    },
+    Reserved {
         words: &["thread::sleep", "time::sleep"],
         scope: Scope::Tests,
         allowed: &["crates/testkit/"],
@@ -86,6 +93,10 @@ const PROCESS_FILES: &[&str] = &[
     "crates/jail/src/spawner.rs",
     // The mock agent runs commands inside its sandbox.
     "crates/mock/src/program.rs",
+    // Settings and ignored paths are asked from the host's git, by commands that only read.
+    "crates/sandbox/src/review/classes/host_git.rs",
+    // Commits leave a session through git.
+    "crates/sandbox/src/review/commits/git.rs",
     "crates/sandbox/src/unconfined.rs",
     // Skills can come from git repositories.
     "crates/session/src/skills/git.rs",
@@ -188,6 +199,21 @@ mod tests {
         check("crates/cli/src/config.rs", text, &[]);
         check("crates/store/tests/crash.rs", text, &[]);
         check("crates/store/src/lib.rs", &format!("#[cfg(test)]\nmod tests {{ {text} }}"), &[]);
+    }
+
+    #[test]
+    fn output_that_bypasses_the_terminal_rules_is_found() {
+        let text = "fn f() { eprintln!(\"x\"); anstream::print!(\"x\"); std::io::stdout().lock(); }";
+        let all = [
+            "`eprintln!` is used here",
+            "`print!` is used here",
+            "`io::stdout` is used here",
+            "`anstream::` is used here",
+        ];
+        check("crates/cli/src/perms.rs", text, &all);
+        check("crates/server/src/error.rs", text, &all);
+        check("crates/cli/src/output.rs", text, &[]);
+        check("crates/cli/tests/e2e/run.rs", text, &[]);
     }
 
     #[test]

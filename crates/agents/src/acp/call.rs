@@ -58,7 +58,7 @@ pub(super) fn wire_name(word: &impl serde::Serialize) -> String {
     serde_json::to_value(word).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-fn files(fields: &ToolCallUpdateFields) -> Vec<ContentPart> {
+pub(super) fn files(fields: &ToolCallUpdateFields) -> Vec<ContentPart> {
     let parts = fields.content.iter().flatten();
     parts
         .filter_map(|part| match part {

@@ -4,7 +4,7 @@ use agent_client_protocol_schema::{
     PermissionOptionId, PermissionOptionKind, RequestId, RequestPermissionOutcome, RequestPermissionResponse,
     SelectedPermissionOutcome, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
-use protocol::{PermissionId, PermissionReply};
+use protocol::{ContentPart, PermissionId, PermissionReply};
 use serde_json::{Value, json};
 
 use super::{AcpDialogue, call, wire};
@@ -65,6 +65,7 @@ impl AcpDialogue {
             call_id: Some(Value::String(request.call.clone())),
             title: Some(tool_call["title"].clone()),
             options: Some(params["options"].clone()),
+            changes: call::files(&call.fields).iter().filter_map(change).collect(),
             pattern: pattern_of(&action, kind, tool_call),
             ..PermissionDetails::default()
         };
@@ -128,6 +129,14 @@ fn pattern_of(action: &str, kind: ToolKind, tool_call: &Value) -> Option<Value> 
         _ if has_input && kind == ToolKind::Other => Some(json!({ "tool": action, "title": title?, "input": input })),
         _ if has_input => pattern::pattern_of_call(action, input),
         _ => Some(json!({ "tool": action, "title": title? })),
+    }
+}
+
+/// Returns a file change as the metadata of a request contains it.
+fn change(part: &ContentPart) -> Option<Value> {
+    match part {
+        ContentPart::FileRef { path, diff: Some(diff), .. } => Some(json!({ "path": path, "diff": diff })),
+        _ => None,
     }
 }
 

@@ -129,7 +129,7 @@ fn outcome(item: &Value) -> ToolOutcome {
 }
 
 /// Returns a changed file. A new or deleted file has its content, a changed file has hunks.
-fn change(change: &Value) -> Option<ContentPart> {
+pub(crate) fn change(change: &Value) -> Option<ContentPart> {
     let path = change["path"].as_str()?;
     let known = change["diff"].as_str().unwrap_or_default();
     Some(match change["kind"]["type"].as_str().or(change["kind"].as_str()) {

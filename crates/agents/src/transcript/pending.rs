@@ -28,6 +28,9 @@ pub(crate) struct PermissionDetails {
     pub(crate) description: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) blocked_path: Option<String>,
+    /// The file changes of an ACP request: paths and diffs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) changes: Vec<Value>,
     /// The pattern that the answer "always" covers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pattern: Option<Value>,

@@ -2,6 +2,7 @@
 
 use ::agents::{Agent, NpmPackage, UNSUPPORTED};
 use protocol::ProblemCode;
+use session::SessionError;
 
 use crate::failure::Failure;
 
@@ -38,9 +39,8 @@ impl AgentSpec {
             let what = format!("agent `{name}` is not supported: {}", known.reason);
             return Err(Failure::new(ProblemCode::UnsupportedAgent, what).help("viv agents ls"));
         }
-        let agent = ::agents::by_name(name).ok_or_else(|| {
-            Failure::new(ProblemCode::UnsupportedAgent, format!("unknown agent `{name}`")).help("viv agents ls")
-        })?;
+        // The same error as that of the session API.
+        let agent = ::agents::by_name(name).ok_or_else(|| SessionError::UnknownAgent(name.to_owned()))?;
         if let Some(version) = version.filter(|version| !is_version(version)) {
             return Err(Failure::new(
                 ProblemCode::InvalidRequest,
@@ -81,9 +81,12 @@ mod tests {
     fn errors_name_the_agent_and_the_reason() {
         assert_eq!(AgentSpec::parse("claude@2.1.197").unwrap().to_string(), "claude@2.1.197");
         assert!(AgentSpec::parse("mock").unwrap().package().is_none());
-        for (typed, reason) in
-            [("nobody", "unknown agent `nobody`"), ("amp", "vendor's server"), ("pi@../x", "invalid version `../x`")]
-        {
+        for (typed, reason) in [
+            ("nobody", "unknown agent `nobody`"),
+            ("cluade", "unknown agent `cluade`, did you mean `claude`?"),
+            ("amp", "vendor's server"),
+            ("pi@../x", "invalid version `../x`"),
+        ] {
             assert!(AgentSpec::parse(typed).unwrap_err().to_string().contains(reason), "{typed}");
         }
     }

@@ -13,6 +13,7 @@ use super::manifest::InstallManifest;
 use super::progress::{InstallProgress, megabytes, size};
 use super::{AgentSpec, agent_spec, npm};
 use crate::failure::Failure;
+use crate::output::message;
 
 /// One installed version.
 pub(super) struct InstallResult {
@@ -39,9 +40,9 @@ pub(super) fn tell(installed: &[InstallResult]) {
     for one in installed {
         let (name, version) = (one.name, &one.version);
         if one.was_there {
-            eprintln!("{name} {version} is already installed");
+            message!("{name} {version} is already installed");
         } else {
-            eprintln!("installed {name} {version} · {} · {}", megabytes(size(&one.folder)), one.folder.display());
+            message!("installed {name} {version} · {} · {}", megabytes(size(&one.folder)), one.folder.display());
         }
     }
 }

@@ -10,6 +10,7 @@ use session::{AgentRegistry, RegisteredAgent};
 use super::AgentSpec;
 use super::manifest::InstallManifest;
 use crate::failure::Failure;
+use crate::output::message;
 
 /// A package and the folder of its versions.
 #[derive(Debug, Clone)]
@@ -39,7 +40,7 @@ impl InstallFolder {
         std::fs::create_dir_all(&self.folder).map_err(failed)?;
         let lock = File::create(self.folder.join(".lock")).map_err(failed)?;
         if lock.try_lock().is_err() {
-            eprintln!("waiting for another installation of {} …", self.name);
+            message!("waiting for another installation of {} …", self.name);
             lock.lock().map_err(failed)?;
         }
         for entry in std::fs::read_dir(&self.folder).map_err(failed)?.flatten() {

@@ -1,27 +1,26 @@
 //! `viv agents ls`: the list of agents.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::agents::{Agent, Capabilities, UNSUPPORTED};
-use protocol::ProblemCode;
 use serde_json::{Value, json};
 use store::{DataDir, DriftRecord, SessionIndex, SystemClock};
 
 use super::install_folder::InstallFolder;
 use crate::failure::Failure;
+use crate::output;
 
 /// Prints the list.
 pub(super) fn print(data: &DataDir, json: bool) -> Result<ExitCode, Failure> {
     let drift = drift(data)?;
-    let text = if json { as_json(data.root(), &drift) } else { as_table(data.root(), &drift) };
-    anstream::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .map(|()| ExitCode::SUCCESS)
-        .map_err(|error| Failure::new(ProblemCode::StreamError, "cannot write the output").because(&error))
+    if json {
+        output::print_json_text(&as_json(data.root(), &drift))?;
+    } else {
+        output::print(&as_table(data.root(), &drift))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the counts of unparsed agent output; empty for a data directory without sessions, which stays untouched.

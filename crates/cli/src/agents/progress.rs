@@ -1,9 +1,10 @@
 //! Progress of an installation: a live line on a terminal, a single line elsewhere.
 
-use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+use crate::output::{self, message};
 
 /// Interval between two updates of the line.
 const TICK: Duration = Duration::from_millis(250);
@@ -18,15 +19,15 @@ pub(super) struct InstallProgress {
 impl InstallProgress {
     /// Starts the display; `what` is the name and version.
     pub(super) fn begin(what: String) -> Self {
-        if !std::io::stderr().is_terminal() {
-            eprintln!("installing {what} …");
+        if !output::stderr_is_terminal() {
+            message!("installing {what} …");
         }
         Self { what, started: Instant::now() }
     }
 
     /// Runs `work` and shows the growing size of `folder` meanwhile.
     pub(super) fn during<T>(&self, folder: &Path, work: impl FnOnce() -> T) -> T {
-        if !std::io::stderr().is_terminal() {
+        if !output::stderr_is_terminal() {
             return work();
         }
         std::thread::scope(|scope| {
@@ -37,7 +38,7 @@ impl InstallProgress {
                 while waiting.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
                     self.show(*frames.next().unwrap_or(&' '), size(folder));
                 }
-                let _ = write!(std::io::stderr(), "\r\x1b[K");
+                output::replace_line("");
             });
             let outcome = work();
             drop(done);
@@ -47,8 +48,7 @@ impl InstallProgress {
 
     fn show(&self, frame: char, bytes: u64) {
         let (what, seconds) = (&self.what, self.started.elapsed().as_secs());
-        // A closed standard error needs no progress.
-        let _ = write!(std::io::stderr(), "\r\x1b[K{frame} installing {what} · {} · {seconds} s", megabytes(bytes));
+        output::replace_line(&format!("{frame} installing {what} · {} · {seconds} s", megabytes(bytes)));
     }
 }
 

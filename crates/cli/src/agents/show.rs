@@ -1,6 +1,5 @@
 //! `viv agents show`, `path` and `rm`: one installed agent.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -12,6 +11,7 @@ use super::install_folder::{self, InstallFolder};
 use super::manifest::InstallManifest;
 use super::progress::{megabytes, size};
 use crate::failure::Failure;
+use crate::output::{self, message};
 
 /// Runs `viv agents show`.
 pub(super) fn print(root: &Path, wanted: &AgentSpec, json: bool) -> Result<ExitCode, Failure> {
@@ -23,7 +23,7 @@ pub(super) fn print(root: &Path, wanted: &AgentSpec, json: bool) -> Result<ExitC
         return Err(install_folder::not_installed(wanted));
     }
     if json {
-        return write(&serde_json::to_string_pretty(&manifests).unwrap_or_default());
+        return write_json(&serde_json::to_string_pretty(&manifests).unwrap_or_default());
     }
     for manifest in &manifests {
         let folder = place.version(&manifest.version);
@@ -43,7 +43,7 @@ pub(super) fn print_path(root: &Path, wanted: &AgentSpec, json: bool) -> Result<
     let found = install_folder::find(root, wanted).ok_or_else(|| install_folder::not_installed(wanted))?;
     let program = found.program.join("node_modules").join(package.program);
     if json {
-        return write(&json!({"path": program, "node": found.node.filter(|_| package.needs_node)}).to_string());
+        return write_json(&json!({"path": program, "node": found.node.filter(|_| package.needs_node)}).to_string());
     }
     write(&program.display().to_string())
 }
@@ -65,7 +65,7 @@ pub(super) fn remove(root: &Path, wanted: &AgentSpec) -> Result<ExitCode, Failur
         removed.map_err(|error| {
             Failure::new(ProblemCode::Internal, format!("cannot remove {} {version}", place.name)).because(&error)
         })?;
-        eprintln!("removed {} {version}", place.name);
+        message!("removed {} {version}", place.name);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -80,7 +80,9 @@ fn built_in(wanted: &AgentSpec) -> Result<ExitCode, Failure> {
 }
 
 fn write(line: &str) -> Result<ExitCode, Failure> {
-    writeln!(anstream::stdout().lock(), "{line}")
-        .map(|()| ExitCode::SUCCESS)
-        .map_err(|error| Failure::new(ProblemCode::StreamError, "cannot write the output").because(&error))
+    output::print(&format!("{line}\n")).map(|()| ExitCode::SUCCESS)
+}
+
+fn write_json(text: &str) -> Result<ExitCode, Failure> {
+    output::print_json_text(&format!("{text}\n")).map(|()| ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ use secret::Secret;
 
 use super::file::{UpstreamKind, UpstreamSection};
 use crate::failure::Failure;
+use crate::shell_word::shell_word;
 
 /// An upstream that is not in `viv.toml`.
 #[derive(Debug, Clone)]
@@ -23,7 +24,10 @@ pub(crate) struct EnvUpstream {
 /// Reads the upstream from the env file `path`; fails if `BASE_URL` or `MODEL_NAME` is missing.
 pub(super) fn read(path: &Path) -> Result<EnvUpstream, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::new(ProblemCode::ConfigInvalid, format!("cannot read `{}`", path.display())).because(&error)
+        let content = r"BASE_URL=http://127.0.0.1:8000/v1\nMODEL_NAME=my-model\nAPI_KEY=my-key\n";
+        Failure::new(ProblemCode::ConfigInvalid, format!("cannot read the env file `{}`", path.display()))
+            .because(&error)
+            .help(format!("printf '{content}' > {}", shell_word(&path.to_string_lossy())))
     })?;
     let base_url = value(&text, "BASE_URL").ok_or_else(|| missing(path, "BASE_URL"))?;
     let model = value(&text, "MODEL_NAME").ok_or_else(|| missing(path, "MODEL_NAME"))?;
@@ -71,7 +75,7 @@ fn section(base_url: String, model: String, key: Option<String>) -> UpstreamSect
 
 fn missing(path: &Path, name: &str) -> Failure {
     Failure::new(ProblemCode::ConfigInvalid, format!("`{}` does not set {name}", path.display()))
-        .help(format!("echo '{name}=VALUE' >> {}", path.display()))
+        .help(format!("echo '{name}=VALUE' >> {}", shell_word(&path.to_string_lossy())))
 }
 
 /// Returns the last value of `name` in an env file; `None` if it is empty.

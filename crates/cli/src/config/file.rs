@@ -7,6 +7,7 @@ use std::time::Duration;
 use secret::Secret;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::limits::LimitsSection;
 use crate::backend::BackendName;
 
 /// `viv.toml` in the data directory.
@@ -29,6 +30,8 @@ pub(crate) struct ConfigFile {
     pub(crate) ledger: LedgerSection,
     /// Budgets for all calls of the data directory, in addition to those of policies.
     pub(crate) budgets: BudgetsSection,
+    /// The most that this process spends for its sessions.
+    pub(crate) limits: LimitsSection,
     /// Recording of model calls.
     pub(crate) record: RecordSection,
     /// Differences to ignore in a replay.
@@ -269,6 +272,8 @@ pub(crate) struct PriceSection {
     pub(crate) cache_write_1h: Option<f64>,
     /// Maximum output tokens of one answer.
     pub(crate) max_output_tokens: Option<u64>,
+    /// Whether the model bills reasoning that its answer does not show; default true.
+    pub(crate) reasoning: Option<bool>,
 }
 
 fn dollars<'de, D: Deserializer<'de>>(value: D) -> Result<Option<u64>, D::Error> {
@@ -280,7 +285,7 @@ fn secret<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Secret>, D::Erro
     String::deserialize(value).map(|text| Some(Secret::new(text)))
 }
 
-fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
+pub(super) fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(value)?;
     crate::args::parse_duration(&text).map(Some).map_err(serde::de::Error::custom)
 }

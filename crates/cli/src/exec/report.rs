@@ -1,6 +1,7 @@
 //! The outcome of `viv exec`: its exit code, its JSON report, and the notes for a person.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::{EgressConnection, EventBody, SessionId};
 use sandbox::{ExecResult, ProcessExit};
@@ -11,14 +12,21 @@ use super::VIV_FAILED;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
+use crate::output::message;
 
 /// Exit code of a command that was killed at its timeout.
 const TIMED_OUT: u8 = 124;
+/// The exit code of a command that SIGKILL ended.
+const KILLED: u8 = 137;
 
 /// Returns the exit code of the command as a shell reports it.
 pub(super) fn exit_number(result: &ExecResult) -> u8 {
     if result.timed_out {
         return TIMED_OUT;
+    }
+    if result.output_exceeded {
+        // The command may also end by itself, because its output is closed.
+        return KILLED;
     }
     let ProcessExit { code, signal, .. } = result.exit;
     let number = code.or_else(|| signal.map(|signal| 128 + signal)).unwrap_or(i32::from(VIV_FAILED));
@@ -54,13 +62,54 @@ pub(super) fn document(command: &[String], result: &ExecResult, denied: &[Egress
     })
 }
 
-/// Tells a person why the command was killed, if a memory limit did it.
-pub(super) fn print_notes(result: &ExecResult, memory_bytes: u64) {
+/// Limits that can kill a command.
+pub(super) struct KillLimits {
+    pub(super) memory_bytes: u64,
+    pub(super) output_bytes: u64,
+    pub(super) timeout: Duration,
+    pub(super) idle_timeout: Option<Duration>,
+    /// Whether the policy sets the timeout, because it is shorter than `--timeout`.
+    pub(super) by_policy: bool,
+}
+
+/// Tells a person which limit killed the command or one of its processes.
+pub(super) fn print_notes(result: &ExecResult, limits: &KillLimits) {
+    let (memory, output) = (mebibytes(limits.memory_bytes), mebibytes(limits.output_bytes));
+    if result.output_exceeded {
+        message!("viv: the command was killed: it wrote more than {output} of output (proc.output)");
+        message!("help: viv exec --policy open -- COMMAND");
+    }
     if result.exit.out_of_memory {
-        anstream::eprintln!(
-            "viv: the command was killed: it used more than {memory_bytes} bytes of memory (proc.memory)"
+        message!("viv: the command was killed: it used more than {memory} of memory (proc.memory)");
+    } else if result.exit.memory_kills > 0 {
+        message!(
+            "viv: a process of the command was killed: the sandbox used more than {memory} of memory (proc.memory)"
         );
     }
+    if result.timed_out {
+        message!("viv: the command was killed: {}", limits.exceeded(result.wall));
+    }
+}
+
+impl KillLimits {
+    /// Returns the time limit that a command exceeded after `wall`.
+    fn exceeded(&self, wall: Duration) -> String {
+        match self.idle_timeout {
+            Some(idle) if wall < self.timeout => format!("it printed nothing for {} (--idle-timeout)", seconds(idle)),
+            _ => {
+                let option = if self.by_policy { "proc.timeout" } else { "--timeout" };
+                format!("it ran longer than {} ({option})", seconds(self.timeout))
+            }
+        }
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64())
+}
+
+fn mebibytes(bytes: u64) -> String {
+    if bytes.is_multiple_of(1 << 20) { format!("{} MiB", bytes >> 20) } else { format!("{bytes} bytes") }
 }
 
 /// Tells a person how many connections were denied, with the command that lists them.
@@ -73,6 +122,6 @@ pub(super) fn print_denials(denied: &[EgressConnection], id: &SessionId, config:
     };
     let index = SessionIndex::open(&host::data_dir(config)?, Arc::new(SystemClock))?;
     let name = index.get(id)?.info.name.unwrap_or_else(|| id.to_string());
-    anstream::eprintln!("viv: {connections} refused: viv policy log {name}");
+    message!("viv: {connections} refused: viv policy log {name}");
     Ok(())
 }

@@ -1,9 +1,7 @@
 //! Our own terminal during `viv exec --tty`: raw while the command runs, restored afterwards.
 //!
 //! The command never gets this terminal. It has a pseudo-terminal in the sandbox, which receives every key as bytes,
-//! Ctrl-C included. Its output passes an [`EscapeFilter`](crate::escape_filter::EscapeFilter).
-
-use std::io::IsTerminal;
+//! Ctrl-C included. Its output passes an [`EscapeFilter`](base::EscapeFilter).
 
 use protocol::ProblemCode;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
@@ -13,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::failure::Failure;
+use crate::output;
 
 /// Our terminal in raw mode; dropping this restores the old mode.
 pub(super) struct RawTerminal {
@@ -25,7 +24,7 @@ pub(super) struct RawTerminal {
 impl RawTerminal {
     /// Switches the terminal to raw mode; fails if stdin or stdout is not a terminal.
     pub(super) fn enter() -> Result<Self, Failure> {
-        if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        if !output::stdin_is_terminal() || !output::stdout_is_terminal() {
             return Err(Failure::new(ProblemCode::InvalidRequest, "`--tty` needs a terminal on stdin and stdout")
                 .help("viv exec -- ls"));
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use ::gateway::{AuthenticationError, GatewayIdentity, GatewayLimits, NoTurn, SessionToken, Upstream};
 use ::policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource};
-use base::lock;
+use base::{ByteBudget, lock};
 use protocol::{ProblemCode, SessionId};
 use store::{
     DataDir, FileBodyStore, FileJournal, Journal, KeyRecord, KeyStore, LimitAmount, LimitScope, LimitWindow,
@@ -91,6 +91,7 @@ impl KeyAuth {
             bodies: Arc::new(self.bodies.clone()),
             turn: Arc::new(NoTurn),
             upstream: self.upstream.clone(),
+            in_flight: ByteBudget::new(self.limits.in_flight_bytes),
             limits: self.limits.clone(),
             session,
         })

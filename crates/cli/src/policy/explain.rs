@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
 
+use base::PrintableText;
 use protocol::{PolicyEffective, PolicySentence};
 use serde_json::{Value, json};
 
-use super::{PolicyCommandError, PolicyContext, load, print_json};
+use super::{PolicyCommandError, PolicyContext, hidden, load, print_json};
 
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
@@ -33,7 +34,8 @@ pub(super) fn run(
         writeln!(people, "from {note}").map_err(PolicyCommandError::Output)?;
         session
     };
-    let sentences = ::policy::explain(&session);
+    let files = hidden::explain(&session, setting.workspace.as_deref())?;
+    let sentences: Vec<_> = ::policy::explain(&session).iter().chain(&files).collect();
     if setting.json {
         return print_json(out, &sentences);
     }
@@ -44,6 +46,12 @@ pub(super) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns a line about the files that the policy hides in a session; `None` when there are none.
+pub(crate) fn hidden_notice(effective: &PolicyEffective) -> Option<String> {
+    let files = effective.keys.get("fs.deny_read")?.get("hidden")?.as_u64()?;
+    Some(format!("{}: viv policy explain", hidden::count(usize::try_from(files).ok()?)?))
+}
+
 /// Renders the policy of a session: the sentences, then the enforcement of each key.
 pub(crate) fn session(effective: &PolicyEffective, json: bool) -> String {
     if json {
@@ -51,12 +59,27 @@ pub(crate) fn session(effective: &PolicyEffective, json: bool) -> String {
     }
     let mut text = String::new();
     for PolicySentence { text: sentence, layer, rule } in &effective.sentences {
-        let _ = writeln!(text, "{sentence}  [{layer}: {rule}]");
+        let _ = writeln!(text, "{}", PrintableText::exact_line(&format!("{sentence}  [{layer}: {rule}]")));
     }
     let _ = writeln!(text, "\nenforced by the {} backend:", effective.backend);
     for (key, row) in effective.keys.as_object().into_iter().flatten() {
         let word = |name| row.get(name).and_then(Value::as_str).unwrap_or_default();
-        let _ = writeln!(text, "  {key:<14} {:<9} {}", word("state"), word("by"));
+        let _ = writeln!(text, "  {key:<14} {:<9} {}{}", word("state"), word("by"), notes(row));
     }
     text
+}
+
+/// Returns the numbers of a row: hidden files, masked configurations, and hard links that were replaced by copies.
+fn notes(row: &Value) -> String {
+    let mut notes = String::new();
+    if let Some(hidden) = row.get("hidden").and_then(Value::as_u64) {
+        let _ = write!(notes, "; {hidden} hidden");
+    }
+    for path in row.get("without_credentials").and_then(Value::as_array).into_iter().flatten() {
+        let _ = write!(notes, "; {} without its credentials", path.as_str().unwrap_or_default());
+    }
+    if let Some(files) = row.pointer("/copied_links/files").and_then(Value::as_u64) {
+        let _ = write!(notes, "; {files} hard-linked files replaced by private copies");
+    }
+    notes
 }

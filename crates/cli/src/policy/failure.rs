@@ -25,6 +25,12 @@ pub(crate) enum PolicyCommandError {
     /// The command line asks for more than the policy allows.
     #[error(transparent)]
     Asked(WideningDenied),
+    /// The policy that a task file names asks for more than the default policy allows.
+    #[error(transparent)]
+    Task(WideningDenied),
+    /// The project's policy file is a link, a directory or a special file.
+    #[error("`{}` is {}: a policy file must be a regular file", path.display(), if *is_link { "a symbolic link" } else { "not a file" })]
+    NotAFile { path: PathBuf, is_link: bool },
     /// The endpoint of `viv policy test` is invalid.
     #[error("endpoint `{text}` is neither `HOST:PORT` nor `http://HOST[:PORT]/PATH`")]
     Endpoint { text: String, source: ::policy::HostError },
@@ -40,10 +46,10 @@ impl PolicyCommandError {
     /// Returns the stable code.
     pub(crate) fn code(&self) -> ProblemCode {
         match self {
-            Self::Read { .. } => ProblemCode::ArtifactReadError,
+            Self::Read { .. } | Self::NotAFile { .. } => ProblemCode::ArtifactReadError,
             Self::NoPolicy { .. } | Self::Endpoint { .. } => ProblemCode::InvalidRequest,
             Self::Invalid(error) => error.code(),
-            Self::Widening(error) | Self::Asked(error) => error.code(),
+            Self::Widening(error) | Self::Asked(error) | Self::Task(error) => error.code(),
             Self::Trust { .. } | Self::Output(_) => ProblemCode::RuntimeError,
         }
     }
@@ -52,6 +58,8 @@ impl PolicyCommandError {
     pub(crate) fn help(&self) -> &'static str {
         match self {
             Self::Read { .. } | Self::NoPolicy { .. } => "viv policy presets",
+            Self::NotAFile { .. } => "viv policy presets balanced > policy.yaml # then add --policy policy.yaml",
+            Self::Task(_) => "viv policy trust policy.yaml # or choose it yourself: --set sandbox.policy=policy.yaml",
             Self::Invalid(_) => "viv policy schema",
             Self::Widening(_) => "viv policy trust sandbox.policy.yaml",
             // `--narrow` and `DIR:bind` cannot allow more, and no project file can be trusted to change that.
@@ -59,7 +67,8 @@ impl PolicyCommandError {
                 "viv policy presets open > policy.yaml && ${EDITOR:-vi} policy.yaml # then add --policy policy.yaml"
             }
             Self::Endpoint { .. } => "viv policy test balanced net packages.example.com:443",
-            Self::Trust { .. } | Self::Output(_) => "viv doctor",
+            Self::Trust { .. } => "viv policy trust --help",
+            Self::Output(_) => "df -h",
         }
     }
 
@@ -75,8 +84,8 @@ impl PolicyCommandError {
 
 /// Writes every mistake with a snippet of the file.
 pub(super) fn show_findings(error: &PolicyError, people: &mut dyn Write) -> io::Result<()> {
-    // The writer removes colours if it is not a terminal.
-    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_links(false);
+    // Colours of the snippet are left out: only our own styles pass to the terminal.
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_links(false);
     for finding in error.findings() {
         let mut shown = String::new();
         if handler.render_report(&mut shown, finding).is_err() {

@@ -11,6 +11,8 @@ use ::policy::{
     TrustedFiles, effective, resolve,
 };
 
+use rustix::fs::OFlags;
+
 use super::{PolicyCommandError, PolicyContext, trust};
 
 /// Name of a project's policy file.
@@ -37,8 +39,17 @@ fn read_bounded(file: File) -> io::Result<String> {
 
 /// Reads an untrusted file; fails unless it is a regular file, because a pipe would block us.
 pub(super) fn read_untrusted(path: &Path) -> io::Result<String> {
-    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
+    read_regular(path, OFlags::NONBLOCK)
+}
+
+/// Reads the policy file of a project, without following a link in its place.
+fn read_project_file(path: &Path) -> io::Result<String> {
+    read_regular(path, OFlags::NONBLOCK | OFlags::NOFOLLOW)
+}
+
+fn read_regular(path: &Path, flags: OFlags) -> io::Result<String> {
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
@@ -128,17 +139,43 @@ pub(super) fn default_policy(setting: &PolicyContext) -> Result<(EffectivePolicy
     Ok((session, note))
 }
 
-/// Returns the project's policy file with its real path, if it exists.
+/// Returns the policy of a task whose file names `name`. A policy file whose content a person trusts is the base. Any other
+/// policy only narrows the default one, because the task file may come from anybody.
+pub(super) fn policy_of_task(name: &str, setting: &PolicyContext) -> Result<EffectivePolicy, PolicyCommandError> {
+    let source = match name.parse::<Preset>() {
+        Ok(preset) => preset.source(),
+        Err(source) if !Path::new(name).exists() => {
+            return Err(PolicyCommandError::NoPolicy { name: name.to_owned(), source });
+        }
+        Err(_) => {
+            let failed = |source| PolicyCommandError::Read { path: name.into(), source };
+            let real = fs::canonicalize(name).map_err(failed)?;
+            let source = PolicySource::new(name, read_untrusted(&real).map_err(failed)?);
+            if trust_in(setting, &real, &source)? == FileTrust::Trusted {
+                return named_policy_in_project(name, setting);
+            }
+            source
+        }
+    };
+    let narrowing = NarrowingLayer::read(&source)?;
+    default_policy(setting)?.0.narrowed(&[narrowing]).map_err(PolicyCommandError::Task)
+}
+
+/// Returns the project's policy file with its real path, if it exists. A link is refused: it could name any file of the
+/// host, whose text would then appear in an error.
 fn project_file(setting: &PolicyContext) -> Result<Option<(PathBuf, PolicySource)>, PolicyCommandError> {
     let Some(workspace) = &setting.workspace else { return Ok(None) };
-    let path = &workspace.join(PROJECT_FILE);
-    match fs::canonicalize(path) {
-        Ok(real) => {
-            let text =
-                read_untrusted(&real).map_err(|source| PolicyCommandError::Read { path: real.clone(), source })?;
-            Ok(Some((real, PolicySource::new(PROJECT_FILE, text))))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(PolicyCommandError::Read { path: path.to_owned(), source }),
+    let path = workspace.join(PROJECT_FILE);
+    let kind = match fs::symlink_metadata(&path) {
+        Ok(found) => found.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(PolicyCommandError::Read { path, source }),
+    };
+    if !kind.is_file() {
+        return Err(PolicyCommandError::NotAFile { path, is_link: kind.is_symlink() });
     }
+    let text = fs::canonicalize(workspace)
+        .and_then(|workspace| Ok((workspace.join(PROJECT_FILE), read_project_file(&workspace.join(PROJECT_FILE))?)));
+    let (real, text) = text.map_err(|source| PolicyCommandError::Read { path, source })?;
+    Ok(Some((real, PolicySource::new(PROJECT_FILE, text))))
 }

@@ -1,12 +1,11 @@
 //! The agent's messages, streamed to a person without repetition.
 //!
-//! Each message ends its line. The text is untrusted and passes an [`EscapeFilter`].
+//! Each message ends its line. The text is untrusted and passes a [`PrintableStream`].
 
 use std::collections::HashMap;
 
+use base::PrintableStream;
 use protocol::{ContentPart, EventBody, Item, ItemId, ItemKind, ItemRole};
-
-use crate::escape_filter::EscapeFilter;
 
 /// The messages that are being streamed.
 #[derive(Debug, Default)]
@@ -20,20 +19,20 @@ pub(super) struct AgentText {
 #[derive(Debug, Default)]
 struct OpenMessage {
     text: String,
-    filter: EscapeFilter,
+    stream: PrintableStream,
 }
 
 impl AgentText {
     /// Returns the text of an event to show; empty unless it belongs to a message of the agent.
-    pub(super) fn render(&mut self, body: &EventBody) -> Vec<u8> {
+    pub(super) fn render(&mut self, body: &EventBody) -> String {
         match body {
             EventBody::ItemStarted(started) if is_agent_message(&started.item) => {
                 self.open.insert(started.item.item_id.clone(), OpenMessage::default());
-                Vec::new()
+                String::new()
             }
             EventBody::ItemDelta(delta) => self.push(&delta.item_id, &delta.delta),
             EventBody::ItemCompleted(completed) => self.complete(&completed.item),
-            _ => Vec::new(),
+            _ => String::new(),
         }
     }
 
@@ -47,47 +46,47 @@ impl AgentText {
         self.line = None;
     }
 
-    fn push(&mut self, id: &ItemId, words: &str) -> Vec<u8> {
+    fn push(&mut self, id: &ItemId, words: &str) -> String {
         // Items that did not start as messages are reasoning.
-        let Some(message) = self.open.get_mut(id) else { return Vec::new() };
+        let Some(message) = self.open.get_mut(id) else { return String::new() };
         message.text.push_str(words);
-        let passed = message.filter.pass(words.as_bytes());
-        let mut shown = if self.line.as_ref().is_some_and(|other| other != id) { b"\n".to_vec() } else { Vec::new() };
-        match passed.last() {
-            None => return Vec::new(),
-            Some(b'\n') => self.line = None,
+        let passed = message.stream.push(words);
+        let mut shown = if self.line.as_ref().is_some_and(|other| other != id) { "\n" } else { "" }.to_owned();
+        match passed.as_str().chars().next_back() {
+            None => return String::new(),
+            Some('\n') => self.line = None,
             Some(_) => self.line = Some(id.clone()),
         }
-        shown.extend(passed);
+        shown.push_str(passed.as_str());
         shown
     }
 
-    fn complete(&mut self, item: &Item) -> Vec<u8> {
+    fn complete(&mut self, item: &Item) -> String {
         let id = &item.item_id;
         let (Some(streamed), Some(text)) = (self.open.get(id).map(|message| message.text.clone()), text_of(item))
         else {
             self.open.remove(id);
-            return Vec::new();
+            return String::new();
         };
-        let mut shown = Vec::new();
+        let mut shown = String::new();
         if let Some(rest) = text.strip_prefix(&streamed) {
-            shown.extend(self.push(id, rest));
+            shown.push_str(&self.push(id, rest));
         } else {
             // The final text differs from the streamed one, so it is shown again on its own line.
-            shown.extend(self.end_line(id));
-            shown.extend(self.push(id, &text));
+            shown.push_str(self.end_line(id));
+            shown.push_str(&self.push(id, &text));
         }
-        shown.extend(self.end_line(id));
+        shown.push_str(self.end_line(id));
         self.open.remove(id);
         shown
     }
 
-    fn end_line(&mut self, id: &ItemId) -> &'static [u8] {
+    fn end_line(&mut self, id: &ItemId) -> &'static str {
         if self.line.as_ref() != Some(id) {
-            return b"";
+            return "";
         }
         self.line = None;
-        b"\n"
+        "\n"
     }
 }
 
@@ -137,7 +136,7 @@ mod tests {
     #[track_caller]
     fn check(events: &[EventBody], expected: &[&str]) {
         let mut speech = AgentText::default();
-        let shown: Vec<_> = events.iter().map(|body| String::from_utf8(speech.render(body)).unwrap()).collect();
+        let shown: Vec<_> = events.iter().map(|body| speech.render(body)).collect();
         assert_eq!(shown, expected);
         assert!(!speech.is_mid_line() && speech.open.is_empty(), "{speech:?}");
     }

@@ -1,35 +1,49 @@
 //! `viv sessions apply`: apply the changes of a session to the workspace on the host.
 
+pub(super) mod retry;
+
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use ::policy::EffectivePolicy;
 use protocol::{ProblemCode, SessionInfo};
-use sandbox::{ApplyError, ApplyReport, ChangeKind, apply, denying_rule, finish, quoted, undo};
+use sandbox::{
+    ApplyError, ApplyOptions, ApplyReport, SavedChanges, apply, denying_rule, finish, quoted, undo, visible,
+};
 
-use super::diff;
+use super::consent::{Consent, ShownPart, ShownSet};
+use super::{commits, diff};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
+use crate::output::message;
 use crate::policy::{PolicyContext, choose};
 
 /// One step of `viv sessions apply`.
 pub(super) enum ApplyStep {
-    /// Apply the changes at or below `paths`, or all changes.
-    Apply {
-        /// Relative to the workspace.
-        paths: Vec<PathBuf>,
-        /// Policy whose `fs.deny_write` is enforced.
-        policy: Option<String>,
-    },
+    /// Apply a change set.
+    Apply(ApplyRequest),
+    /// Move the host's current branch to the session's commits.
+    Commits(ApplyRequest),
     /// Complete an apply that stopped halfway.
     Finish,
     /// Take the last apply back.
     Undo,
 }
 
+/// The changes to apply.
+pub(super) struct ApplyRequest {
+    /// The choice of changes.
+    pub(super) options: ApplyOptions,
+    /// Policy whose `fs.deny_write` is enforced.
+    pub(super) policy: Option<String>,
+    /// Number of an earlier change set.
+    pub(super) set: Option<u64>,
+    /// How the user agrees.
+    pub(super) consent: Consent,
+}
+
 /// Runs one step and returns the changes on the host.
-pub(super) fn carry_out(
+pub(super) async fn carry_out(
     config: &Config,
     session: &SessionInfo,
     step: ApplyStep,
@@ -37,19 +51,14 @@ pub(super) fn carry_out(
 ) -> Result<String, Failure> {
     let directory = host::data_dir(config)?.change_set(&session.session_id);
     let applied = match step {
-        ApplyStep::Finish => finish(&directory),
-        ApplyStep::Undo => undo(&directory),
-        ApplyStep::Apply { paths, policy } => {
-            let mut saved = diff::open(config, &session.session_id)?;
-            let workspace = saved.workspace().to_owned();
-            let setting = PolicyContext::of(config, json).in_project(Some(&workspace));
-            let policy = choose(&setting, policy.as_deref(), &[])?;
-            let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-            let chosen = (!paths.is_empty()).then_some(&paths[..]);
-            apply(&mut saved, &workspace, chosen, &|path| denying_rule(&policy, path))
-        }
+        ApplyStep::Finish => finish(&directory).map_err(|error| not_applied(&error, session, None))?,
+        ApplyStep::Undo => undo(&directory).map_err(|error| not_applied(&error, session, None))?,
+        ApplyStep::Commits(request) => return commits::land(config, session, request, json).await,
+        ApplyStep::Apply(request) => match request.carry_out(config, session, json).await? {
+            Some(applied) => applied,
+            None => return Ok(String::new()),
+        },
     };
-    let applied = applied.map_err(|error| not_applied(&error, session))?;
     if json {
         let text = serde_json::to_string_pretty(&applied)
             .map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
@@ -58,19 +67,58 @@ pub(super) fn carry_out(
     Ok(render(&applied))
 }
 
-/// Applies all changes of a session that `policy` allows, and returns them as text.
-pub(crate) fn all(config: &Config, session: &SessionInfo, policy: &EffectivePolicy) -> Result<String, Failure> {
-    let mut saved = diff::open(config, &session.session_id)?;
-    let workspace = saved.workspace().to_owned();
-    let applied = apply(&mut saved, &workspace, None, &|path| denying_rule(policy, path));
-    Ok(render(&applied.map_err(|error| not_applied(&error, session))?))
+impl ApplyRequest {
+    /// Shows the set and applies exactly that set, if the user agrees; returns `None` if not.
+    async fn carry_out(
+        self,
+        config: &Config,
+        session: &SessionInfo,
+        json: bool,
+    ) -> Result<Option<ApplyReport>, Failure> {
+        let mut saved = diff::open(config, &session.session_id, self.set)?;
+        let workspace = saved.workspace().to_owned();
+        let setting = PolicyContext::of(config, json).in_project(Some(&workspace));
+        let policy = choose(&setting, self.policy.as_deref(), &[])?;
+        let shown = ShownSet { saved: &saved, session, paths: &self.options.paths, part: ShownPart::Files };
+        if !self.consent.is_given_for(&shown).await? {
+            message!("nothing was applied");
+            return Ok(None);
+        }
+        apply_with(&mut saved, session, self.options, &policy, self.policy.as_deref()).map(Some)
+    }
 }
 
-fn not_applied(error: &ApplyError, session: &SessionInfo) -> Failure {
+/// Applies the set that was shown, as far as `policy` allows it, and returns the changes as text.
+pub(crate) fn shown(
+    saved: &mut SavedChanges,
+    session: &SessionInfo,
+    policy: &EffectivePolicy,
+) -> Result<String, Failure> {
+    Ok(render(&apply_with(saved, session, ApplyOptions::default(), policy, None)?))
+}
+
+fn apply_with(
+    saved: &mut SavedChanges,
+    session: &SessionInfo,
+    options: ApplyOptions,
+    policy: &EffectivePolicy,
+    chosen: Option<&str>,
+) -> Result<ApplyReport, Failure> {
+    let workspace = saved.workspace().to_owned();
+    let options = ApplyOptions { denials: policy.file_denials(), ..options };
+    let applied = apply(saved, &workspace, &options, &|path| denying_rule(policy, path));
+    applied.map_err(|error| not_applied(&error, session, Some((&options, chosen))))
+}
+
+/// Returns the failure, with the command that helps. `attempt` is the choice of a refused apply, with its policy.
+fn not_applied(error: &ApplyError, session: &SessionInfo, attempt: Option<(&ApplyOptions, Option<&str>)>) -> Failure {
     let name = session.name.as_deref().unwrap_or(session.session_id.as_str());
-    let help = match error {
-        ApplyError::Unfinished => format!("viv sessions apply {name} --finish"),
-        ApplyError::Undoing | ApplyError::HalfApplied { .. } => format!("viv sessions apply {name} --undo"),
+    let help = match (error, attempt) {
+        (ApplyError::Unfinished, _) => format!("viv sessions apply {name} --finish"),
+        (ApplyError::Undoing | ApplyError::HalfApplied { .. }, _) => format!("viv sessions apply {name} --undo"),
+        (ApplyError::Refused(refusals), Some((options, policy))) => {
+            retry::command(name, refusals, options, policy).unwrap_or_else(|| format!("viv sessions diff {name}"))
+        }
         _ => format!("viv sessions diff {name}"),
     };
     Failure::from_error(error.code(), error).help(help)
@@ -80,19 +128,14 @@ fn not_applied(error: &ApplyError, session: &SessionInfo) -> Failure {
 fn render(applied: &ApplyReport) -> String {
     let mut text = String::new();
     for change in &applied.changes {
-        let mark = match change.kind {
-            ChangeKind::Deleted => 'D',
-            ChangeKind::Added => 'A',
-            ChangeKind::Modified => 'M',
-        };
-        let _ = writeln!(text, "{mark} {}", quoted(&change.path));
+        let _ = writeln!(text, "{} {}", diff::letter(change.kind), quoted(&change.path));
     }
-    text
+    text + &visible(&applied.left_out.to_string())
 }
 
 #[cfg(test)]
 mod tests {
-    use sandbox::SavedChange;
+    use sandbox::{ChangeKind, SavedChange};
 
     use super::*;
 
@@ -100,7 +143,7 @@ mod tests {
     fn control_characters_in_names_are_quoted() {
         let (path, kind) = ("a\x1b]52;c;x\x07b".into(), ChangeKind::Added);
         let change = SavedChange { path, kind, entry: None, base: None, conflict: false };
-        let text = render(&ApplyReport { changes: vec![change] });
+        let text = render(&ApplyReport { changes: vec![change], ..ApplyReport::default() });
         assert_eq!(text, "A \"a\\033]52;c;x\\007b\"\n");
     }
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use protocol::{SessionId, TurnId};
 
+use super::apply_arguments::ApplyArguments;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsCommand {
     /// List sessions, newest first
@@ -36,24 +38,23 @@ pub(crate) enum SessionsCommand {
         /// Show only the line counts
         #[arg(long)]
         stat: bool,
+        /// Show only the commits
+        #[arg(long, conflicts_with = "against")]
+        commits: bool,
+        /// Show an earlier change set (see `viv sessions sets`)
+        #[arg(long, value_name = "NUMBER")]
+        set: Option<u64>,
+        /// List the paths that differ from this change set
+        #[arg(long, value_name = "NUMBER", conflicts_with = "stat")]
+        against: Option<u64>,
     },
-    /// Apply a session's changes to the workspace, all or none
-    Apply {
+    /// List the change sets of a session, oldest first
+    Sets {
         /// Session: id, name, prefix of an id, or @last
         session: String,
-        /// Apply only these paths, relative to the workspace
-        #[arg(value_name = "PATH")]
-        paths: Vec<PathBuf>,
-        /// Policy file or preset whose `fs.deny_write` is enforced (default: see `viv policy explain`)
-        #[arg(long, value_name = "FILE|PRESET")]
-        policy: Option<String>,
-        /// Complete an apply that was interrupted
-        #[arg(long, conflicts_with_all = ["paths", "undo"])]
-        finish: bool,
-        /// Undo the last apply
-        #[arg(long, conflicts_with = "paths")]
-        undo: bool,
     },
+    /// Apply a session's changes to the workspace, all or none
+    Apply(Box<ApplyArguments>),
     /// Delete a session's changes
     Discard {
         /// Session: id, name, prefix of an id, or @last

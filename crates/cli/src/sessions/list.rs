@@ -1,46 +1,31 @@
-//! Rendering of sessions: a table, tab-separated lines, or JSON.
+//! Lists and details of sessions: a table, tab-separated lines, or JSON.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal;
 
+use base::PrintableText;
 use protocol::{ProblemCode, SessionInfo};
 
 use crate::failure::Failure;
+use crate::output;
+use crate::table::{TextTable, print};
 
-/// Renders a list, one session per line.
-pub(super) fn table(sessions: &[SessionInfo], json: bool) -> Result<String, Failure> {
+/// Prints a list, one session per line.
+pub(super) fn print_table(sessions: &[SessionInfo], json: bool) -> Result<(), Failure> {
     if json {
-        return to_json(&sessions);
+        return output::print_json_text(&to_json(&sessions)?);
     }
-    let rows: Vec<[String; 6]> = sessions.iter().map(row).collect();
-    let head = ["NAME", "AGENT", "STATE", "EVENTS", "STARTED", "ID"].map(ToOwned::to_owned);
-    let mut text = String::new();
-    if !std::io::stdout().is_terminal() {
-        for row in rows {
-            let _ = writeln!(text, "{}", row.join("\t"));
-        }
-        return Ok(text);
-    }
-    let all: Vec<_> = std::iter::once(head).chain(rows).collect();
-    let width = |column: usize| all.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 6] = std::array::from_fn(width);
-    for (number, row) in all.iter().enumerate() {
-        let cells: Vec<_> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        let line = cells.join("  ");
-        let line = line.trim_end();
-        let _ = if number == 0 { writeln!(text, "\x1b[1m{line}\x1b[0m") } else { writeln!(text, "{line}") };
-    }
-    Ok(text)
+    let head = ["NAME", "AGENT", "STATE", "EVENTS", "STARTED", "ID"];
+    print(&TextTable { head, rows: sessions.iter().map(row).collect() }.text())
 }
 
-/// Renders the details of one session.
-pub(super) fn card(session: &SessionInfo, json: bool) -> Result<String, Failure> {
+/// Prints the details of one session.
+pub(super) fn print_card(session: &SessionInfo, json: bool) -> Result<(), Failure> {
     if json {
-        return to_json(session);
+        return output::print_json_text(&to_json(session)?);
     }
     let mut text = String::new();
     let mut line = |key: &str, value: &str| {
-        let _ = writeln!(text, "{key:<12}{value}");
+        let _ = writeln!(text, "{key:<12}{}", PrintableText::exact_line(value));
     };
     line("id", session.session_id.as_str());
     for (key, value) in [("name", &session.name), ("title", &session.title), ("model", &session.model)] {
@@ -57,7 +42,7 @@ pub(super) fn card(session: &SessionInfo, json: bool) -> Result<String, Failure>
     if let Some(directory) = &session.directory {
         line("workspace", directory);
     }
-    Ok(text)
+    print(&text)
 }
 
 fn row(session: &SessionInfo) -> [String; 6] {
@@ -79,7 +64,7 @@ fn state(session: &SessionInfo) -> &'static str {
     }
 }
 
-fn time(millis: i64) -> String {
+pub(super) fn time(millis: i64) -> String {
     jiff::Timestamp::from_millisecond(millis).map(|time| format!("{time:.0}")).unwrap_or_default()
 }
 

@@ -13,11 +13,13 @@ use store::{DataDir, SessionIndex, SessionRecord, SystemClock};
 use super::watch::show;
 use crate::client::ApiClient;
 use crate::config::Config;
+use crate::event_reader::{EventReader, OpenRequest};
 use crate::failure::Failure;
 use crate::host;
 use crate::policy::{GrantArguments, NarrowArguments};
 use crate::prompter::{self, InputEnded};
-use crate::run::is_open;
+use crate::run::{is_answered, is_open};
+use crate::session_access::EventSource;
 use crate::signals::StopSignals;
 use crate::table::{TextTable, print, print_json};
 use crate::timeline::Timeline;
@@ -44,7 +46,7 @@ pub(super) async fn queue(directory: &DataDir, record: &SessionRecord, json: boo
     }
     let row = |one: &Value| {
         let text = |key: &str| one[key].as_str().unwrap_or_default();
-        [text("turnId"), text("queuedAt"), text("message").lines().next().unwrap_or_default()].map(str::to_owned)
+        [text("turnId"), text("queuedAt"), text("message")].map(str::to_owned)
     };
     let rows = told["messages"].as_array().into_iter().flatten().map(row).collect();
     print(&TextTable { head: ["TURN", "SINCE", "MESSAGE"], rows }.text())
@@ -110,35 +112,41 @@ pub(super) async fn attach(directory: &DataDir, record: &SessionRecord, json: bo
 }
 
 async fn follow(client: &ApiClient, id: &SessionId, after: u64, json: bool) -> Result<(), Failure> {
-    let (mut events, mut timeline) = (client.events_after(id, after).await?, Timeline::default());
+    let mut events = EventReader::new(EventSource::Remote(client.events_after(id, after).await?));
+    let mut timeline = Timeline::default();
     while let Some(event) = events.next().await? {
-        if !show(&event, json, &mut timeline)? {
+        // The prompt shows an open permission request itself.
+        let is_prompted = matches!(&event.draft.body, EventBody::PermissionRequested(asked) if is_open(asked));
+        if (json || !is_prompted) && !show(&event, json, &mut timeline)? {
             return Ok(());
         }
-        answer(client, id, &event).await?;
+        answer(client, id, &event, &mut events).await?;
     }
     Ok(())
 }
 
-async fn answer(client: &ApiClient, id: &SessionId, event: &Event) -> Result<(), Failure> {
+async fn answer(client: &ApiClient, id: &SessionId, event: &Event, events: &mut EventReader) -> Result<(), Failure> {
     // Without input, requests are left for somebody else to answer.
     let told = match &event.draft.body {
-        EventBody::PermissionRequested(asked) if is_open(asked) => match prompter::ask_permission().await {
-            Ok(reply) => client.reply(id, &asked.permission_id, reply).await,
-            Err(InputEnded) => Ok(()),
-        },
-        EventBody::QuestionRequested(asked) => match prompter::ask_questions(asked).await {
-            Ok(answers) => client.answer(id, &asked.question_id, answers).await,
-            Err(InputEnded) => Ok(()),
-        },
+        EventBody::PermissionRequested(asked) if is_open(asked) => {
+            let request = OpenRequest::Permission(&asked.permission_id);
+            match events.unless_resolved(request, prompter::ask_permission(asked)).await? {
+                Some(Ok(reply)) => client.reply(id, &asked.permission_id, reply).await,
+                Some(Err(InputEnded)) | None => Ok(()),
+            }
+        }
+        EventBody::QuestionRequested(asked) => {
+            let request = OpenRequest::Question(&asked.question_id);
+            match events.unless_resolved(request, prompter::ask_questions(asked)).await? {
+                Some(Ok(answers)) => client.answer(id, &asked.question_id, answers).await,
+                Some(Err(InputEnded)) | None => Ok(()),
+            }
+        }
         _ => Ok(()),
     };
-    // Somebody else may have answered first; go on watching.
-    if let Err(failure) = &told
-        && matches!(failure.code(), ProblemCode::PermissionNotPending | ProblemCode::QuestionNotPending)
-    {
-        anstream::eprintln!("{failure}");
-        return Ok(());
+    // Somebody else answered in the same moment; the next events say how.
+    match told {
+        Err(failure) if is_answered(&failure) => Ok(()),
+        told => told,
     }
-    told
 }

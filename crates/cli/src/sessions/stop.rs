@@ -11,6 +11,7 @@ use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
+use crate::output::message;
 use crate::policy::{PolicyContext, choose};
 use crate::session_access::SessionAccess;
 
@@ -25,7 +26,7 @@ pub(crate) async fn carry_out(
     let record = SessionIndex::open(&directory, Arc::new(SystemClock))?.find(reference)?;
     let id: &SessionId = &record.info.session_id;
     if record.info.ended {
-        anstream::eprintln!("session {id} has already ended");
+        message!("session {id} has already ended");
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(owner) = ApiClient::of_owner(&directory, &record.owner).await {

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use base::PrintableText;
 use protocol::{EgressConnection, Event, EventBody, PolicyEffective, SessionId};
 use serde_json::json;
 use store::{DataDir, SessionIndex, SystemClock};
@@ -14,7 +15,7 @@ use crate::host;
 use crate::policy::proposal::{PriorAccess, RefusedConnections, text};
 use crate::policy::{LogArguments, PolicyContext, load};
 use crate::table::{TextTable, print, print_json};
-use crate::timeline::{Timeline, clean};
+use crate::timeline::Timeline;
 
 const HEAD: [&str; 8] = ["TIME", "VERDICT", "HOST", "REQUEST", "COUNT", "BYTES", "MILLIS", "RULE"];
 
@@ -90,8 +91,8 @@ fn row(event: &Event, connection: &EgressConnection, denied: bool) -> [String; 8
         number(&duration_micros.map(|micros| micros / 1000)),
         rule,
     ];
-    // The agent chose this text: remove escape sequences and line breaks.
-    cells.map(|cell| clean(&cell).replace(['\t', '\n', '\r'], " "))
+    // The agent chose this text.
+    cells.map(|cell| PrintableText::clean_line(&cell).into())
 }
 
 /// Runs `viv policy suggest`.

@@ -11,6 +11,7 @@ use protocol::{ProblemCode, SessionId, SessionInfo};
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::output;
 use crate::policy::{PolicyContext, choose};
 use crate::session_access::SessionAccess;
 
@@ -48,12 +49,22 @@ pub(super) async fn export(
     json: bool,
 ) -> Result<(), Failure> {
     let mut to: Box<dyn Write> = if output == Path::new("-") {
-        Box::new(std::io::stdout().lock())
+        check_not_on_terminal(id)?;
+        output::data_writer()
     } else {
         let made = File::options().write(true).create(true).truncate(true).mode(0o600).open(output);
         Box::new(made.map_err(|error| not_used(output, &error))?)
     };
     with_sessions(config, spawner, json, async |access| access.export(id, &mut *to).await).await
+}
+
+/// Fails if stdout is a terminal, because a bundle is not text.
+fn check_not_on_terminal(id: &SessionId) -> Result<(), Failure> {
+    if !output::stdout_is_terminal() {
+        return Ok(());
+    }
+    let what = "a bundle is not text: it is not written to a terminal";
+    Err(Failure::new(ProblemCode::InvalidRequest, what).help(format!("viv sessions export {id} --output {id}.viv")))
 }
 
 /// Runs `viv sessions import`.
@@ -69,5 +80,7 @@ pub(super) async fn import(
 }
 
 fn not_used(path: &Path, error: &dyn std::error::Error) -> Failure {
-    Failure::new(ProblemCode::InvalidRequest, format!("cannot open the file `{}`", path.display())).because(error)
+    Failure::new(ProblemCode::InvalidRequest, format!("cannot open the file `{}`", path.display()))
+        .because(error)
+        .help("viv sessions export @last --output session.viv")
 }

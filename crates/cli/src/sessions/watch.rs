@@ -1,12 +1,12 @@
 //! Reading the journal of a session in order, also while it grows.
 
-use std::io::Write;
 use std::time::Duration;
 
 use protocol::{Event, EventBody, SessionId};
 use store::{DataDir, JournalReader, SessionIndex};
 
 use crate::failure::Failure;
+use crate::output;
 use crate::timeline::Timeline;
 
 /// Polling interval for a journal that another process writes.
@@ -85,11 +85,11 @@ pub(super) async fn walk(
 
 /// Prints one event; returns false if the output was closed.
 pub(super) fn show(event: &Event, json: bool, timeline: &mut Timeline) -> Result<bool, Failure> {
-    let mut to = anstream::stdout().lock();
     let written = if json {
-        serde_json::to_string(event).map_err(std::io::Error::other).and_then(|line| writeln!(to, "{line}"))
+        let line = serde_json::to_string(event).map_err(std::io::Error::other);
+        line.and_then(|line| output::write_json(&format!("{line}\n")))
     } else {
-        timeline.show_all(event, &mut to)
+        output::write_text(&timeline.render_all(event))
     };
     match written {
         Ok(()) => Ok(true),

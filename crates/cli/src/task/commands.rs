@@ -71,8 +71,9 @@ async fn work(
     }
     for artifact in &file.artifacts {
         let content = session.read(&artifact.path).await.map_err(|error| not_read(&error))?;
-        report.artifact(&artifact.path, &content);
-        if let Some(why) = artifact.expect.missed(&String::from_utf8_lossy(&content)) {
+        let missed = artifact.expect.missed(&String::from_utf8_lossy(&content));
+        report.artifact(&artifact.path, &content, missed.is_none());
+        if let Some(why) = missed {
             return Err(failure_cause::unmet(format!("artifact `{}`: {why}", artifact.path)));
         }
     }

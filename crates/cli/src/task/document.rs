@@ -45,6 +45,9 @@ pub(super) struct TaskFile {
     pub(super) workspace: Option<PathBuf>,
     #[serde(default)]
     pub(super) sandbox: SandboxSection,
+    /// Whether the command line, and not the task file, names the policy.
+    #[serde(skip)]
+    pub(super) policy_is_chosen: bool,
     /// Address of the gateway.
     #[serde(default = "gateway")]
     pub(super) gateway: SocketAddr,
@@ -193,7 +196,20 @@ pub(super) fn read(path: &Path, sets: &[String]) -> Result<TaskFile, Failure> {
     for set in sets {
         assign(&mut value, set).map_err(wrong)?;
     }
-    from_value(value, &name)
+    let mut file = from_value(value, &name)?;
+    let is_set =
+        |key: &str| sets.iter().filter_map(|set| set.split_once('=')).any(|(set, _)| ["sandbox", key].contains(&set));
+    if file.sandbox.backend == BackendWord::Unconfined && !is_set("sandbox.backend") {
+        return Err(without_sandbox(&name));
+    }
+    file.policy_is_chosen = is_set("sandbox.policy");
+    Ok(file)
+}
+
+/// Returns the error for a task file that switches the sandbox off. Only the person at the command line may do that.
+fn without_sandbox(name: &str) -> Failure {
+    let what = format!("task `{name}` sets `sandbox.backend: unconfined`: a task file cannot run without a sandbox");
+    Failure::new(ProblemCode::PolicyDenied, what).help(format!("viv task {name} --set sandbox.backend=unconfined"))
 }
 
 /// Parses and checks a task; `name` is its source for errors.

@@ -1,9 +1,10 @@
 //! Failures of a task, and their cause in the journal.
 
-use protocol::{EventBody, ProblemCode};
+use protocol::ProblemCode;
 use store::Journal;
 
 use crate::failure::Failure;
+use crate::model_failure::ModelFailure;
 
 /// Lines of stderr that are shown.
 const LAST_LINES: usize = 12;
@@ -24,22 +25,12 @@ pub(super) fn with_model_failure(failure: Failure, journal: &dyn Journal) -> Fai
     if failure.code() != ProblemCode::RuntimeError {
         return failure;
     }
-    let events = journal.after(0, usize::MAX).unwrap_or_default();
-    let mut cause = None;
-    for event in events {
-        match event.draft.body {
-            EventBody::UpstreamError(error) => cause = Some((ProblemCode::UpstreamError, error.message)),
-            EventBody::BudgetExceeded(exceeded) => cause = Some((ProblemCode::BudgetExceeded, exceeded.message)),
-            EventBody::LlmCall(call) if call.status < 400 => cause = None,
-            EventBody::LlmCall(call) if cause.is_none() => {
-                cause =
-                    Some((ProblemCode::UpstreamError, format!("the upstream answered with status {}", call.status)));
-            }
-            _ => {}
-        }
+    let mut cause = ModelFailure::default();
+    for event in journal.after(0, usize::MAX).unwrap_or_default() {
+        cause.note(&event.draft.body);
     }
-    match cause {
-        Some((code, why)) => failure.recoded(code, &why),
+    match cause.cause() {
+        Some((code, why)) => failure.recoded(code, why),
         None => failure,
     }
 }

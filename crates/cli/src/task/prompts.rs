@@ -54,8 +54,9 @@ pub(super) async fn carry_out(
                 .because(&error)
                 .help(format!("viv sessions diff {id}"))
         })?;
-        report.artifact(&artifact.path, &content);
-        if let Some(why) = artifact.expect.missed(&String::from_utf8_lossy(&content)) {
+        let missed = artifact.expect.missed(&String::from_utf8_lossy(&content));
+        report.artifact(&artifact.path, &content, missed.is_none());
+        if let Some(why) = missed {
             return Err(failure_cause::unmet(format!("artifact `{}`: {why}", artifact.path)));
         }
     }

@@ -1,8 +1,8 @@
 //! The report of a task: lines for a person while it runs, a JSON document at the end.
 
-use std::io::Write as _;
 use std::path::Path;
 
+use base::PrintableText;
 use protocol::{ProblemCode, SessionId};
 use sandbox::ExecResult;
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use store::DataDir;
 
 use super::TaskOutcome;
 use super::document::TaskFile;
-use crate::escape_filter::EscapeFilter;
 use crate::failure::Failure;
+use crate::output::{self, message};
 
 /// Report of a task.
 pub(super) struct TaskReport {
@@ -42,18 +42,16 @@ impl TaskReport {
 
     pub(super) fn begin(&mut self, session: &SessionId) {
         self.session = Some(session.clone());
-        self.line(&format!("\x1b[1mtask\x1b[0m {} · session {session}", self.task));
+        self.line(&format!("\x1b[1mtask\x1b[0m {} · session {session}", PrintableText::exact_line(&self.task)));
     }
 
     pub(super) fn started(&self, command: &[String]) {
-        self.line(&format!("\x1b[34m▶\x1b[0m {}", command.join(" ")));
+        self.line(&format!("\x1b[34m▶\x1b[0m {}", PrintableText::exact_line(&command.join(" "))));
     }
 
     pub(super) fn finished(&mut self, command: &[String], result: &ExecResult) {
         let stdout = String::from_utf8_lossy(&result.stdout);
-        for line in stdout.lines() {
-            self.line(&format!("  {}", clean(line)));
-        }
+        self.indented(&stdout);
         self.commands.push(json!({
             "command": command,
             "exit_code": result.exit.code,
@@ -66,19 +64,19 @@ impl TaskReport {
     }
 
     pub(super) fn prompted(&self, prompt: &str) {
-        self.line(&format!("\x1b[34m▶\x1b[0m {prompt}"));
+        self.line(&format!("\x1b[34m▶\x1b[0m {}", PrintableText::exact(prompt)));
     }
 
     pub(super) fn answered(&mut self, response: &AgentResponse) {
-        for line in response.text.lines() {
-            self.line(&format!("  {}", clean(line)));
-        }
+        self.indented(&response.text);
         let AgentResponse { text, usage, cost_picos, .. } = response;
         self.answers.push(json!({"text": text, "usage": usage, "cost_picos": cost_picos}));
     }
 
-    pub(super) fn artifact(&mut self, path: &str, content: &[u8]) {
-        self.line(&format!("\x1b[32m✓\x1b[0m artifact {path} · {} bytes", content.len()));
+    /// Reports an artifact; `is_expected` says whether its content is as expected.
+    pub(super) fn artifact(&mut self, path: &str, content: &[u8], is_expected: bool) {
+        let mark = if is_expected { "\x1b[32m✓\x1b[0m" } else { "\x1b[31m✗\x1b[0m" };
+        self.line(&format!("{mark} artifact {} · {} bytes", PrintableText::exact_line(path), content.len()));
         self.artifacts.push((path.to_owned(), content.to_vec()));
     }
 
@@ -114,8 +112,8 @@ impl TaskReport {
     /// Prints the end of the report: a JSON document, or a line for a person.
     pub(super) fn print(&self, outcome: &Result<TaskOutcome, Failure>) -> Result<(), Failure> {
         if self.json {
-            let text = self.document(outcome).to_string();
-            return writeln!(std::io::stdout().lock(), "{text}").map_err(|error| Failure::output_failed(&error));
+            let text = format!("{}\n", self.document(outcome));
+            return output::write_json(&text).map_err(|error| Failure::output_failed(&error));
         }
         if let Some(trajectory) = &self.trajectory {
             self.line(&format!("trajectory {trajectory}"));
@@ -128,8 +126,8 @@ impl TaskReport {
         Ok(())
     }
 
-    fn name(&self) -> &str {
-        self.test_id.as_deref().unwrap_or(&self.task)
+    fn name(&self) -> PrintableText {
+        PrintableText::exact_line(self.test_id.as_deref().unwrap_or(&self.task))
     }
 
     pub(super) fn document(&self, outcome: &Result<TaskOutcome, Failure>) -> Value {
@@ -154,13 +152,16 @@ impl TaskReport {
         })
     }
 
-    fn line(&self, line: &str) {
-        if !self.json {
-            anstream::eprintln!("{line}");
+    /// Prints output of a program or an agent.
+    fn indented(&self, text: &str) {
+        for line in PrintableText::clean(text).as_str().lines() {
+            self.line(&format!("  {line}"));
         }
     }
-}
 
-fn clean(line: &str) -> String {
-    String::from_utf8_lossy(&EscapeFilter::default().pass(line.as_bytes())).into_owned()
+    fn line(&self, line: &str) {
+        if !self.json {
+            message!("{line}");
+        }
+    }
 }

@@ -47,10 +47,15 @@ fn a_person_watches_and_answers_requests() {
     let answered = &recorded(&client, "question.resolved")[0];
     assert_eq!((&answered["status"], &answered["answers"]), (&json!("answered"), &json!([["Deep Blue"]])));
 
-    // Every answer except yes is a rejection.
+    // An answer that is not understood asks again.
+    terminal.shown.clear();
     say(&client, "/run echo refused");
-    testkit::wait_until("the second permission is asked for", || recorded(&client, "permission.requested").len() == 2);
+    terminal.until("[n]o: ");
+    terminal.shown.clear();
     terminal.type_line("what?");
+    terminal.until("[n]o: ");
+    assert_eq!(recorded(&client, "permission.resolved").len(), 1, "{}", terminal.shown);
+    terminal.type_line("no");
     testkit::wait_until("the second permission is resolved", || recorded(&client, "permission.resolved").len() == 2);
     assert_eq!(recorded(&client, "permission.resolved")[1]["status"], "reject");
 

@@ -106,7 +106,10 @@ fn on_a_terminal_the_permission_is_asked() {
         assert_eq!(status.code(), Some(0), "{shown}");
         assert!(shown.contains("\u{1b}["), "no colours on a terminal");
         let plain = without_colours(&shown);
-        check_order(&plain, &["? permission  run_command sh hello.sh", follows, "✔ done"]);
+        check_order(
+            &plain,
+            &["? permission  run_command\n", "$ sh hello.sh\n", "rule: ", "always: ", follows, "✔ done"],
+        );
         assert_eq!(plain.contains("hello from agent in /workspace"), answer == "y", "{plain}");
         check_unchanged(&place);
     }

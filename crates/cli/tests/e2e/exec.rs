@@ -33,6 +33,20 @@ fn a_killed_command_exits_with_128_plus_the_signal() {
 }
 
 #[test]
+fn a_streamed_command_is_killed_at_its_output_limit() {
+    let place = viv_fixture();
+    let printing = |bytes: &str| ["head", "-c", bytes, "/dev/zero"].map(str::to_owned);
+    let limited = ["--narrow", "proc.output=1MiB"];
+    let ran =
+        place.run(&[&["exec"], &limited[..], &["--"], &printing("1048576").each_ref().map(String::as_str)].concat());
+    assert_eq!((ran.code, ran.stdout.len()), (0, 1 << 20), "{}", ran.stderr);
+    let ran =
+        place.run(&[&["exec"], &limited[..], &["--"], &printing("50000000").each_ref().map(String::as_str)].concat());
+    assert_eq!((ran.code, ran.stdout.len()), (137, 1 << 20), "{}", ran.stderr);
+    assert!(ran.stderr.contains("more than 1 MiB of output (proc.output)\nhelp: "), "{}", ran.stderr);
+}
+
+#[test]
 fn failures_before_the_command_have_their_own_exit_codes() {
     let place = viv_fixture();
     let ran = check(&place, &[], &["not-a-program"], 127);
@@ -123,7 +137,11 @@ fn input_is_streamed_and_stdout_and_stderr_stay_separate() {
 fn a_hundred_megabytes_pass_in_bounded_memory() {
     const BYTES: u64 = 100_000_000;
     let place = viv_fixture();
-    let mut command = place.command(&["exec", "--", "sh", "-c", &format!("head -c {BYTES} /dev/zero; read line")]);
+    let policy = "version: 1\nfs: {read: [/usr, /bin, /lib, /lib64, /etc/ld.so.cache]}\nproc: {output: 128MiB, timeout: 5m, memory: 1GiB, pids: 64, cpus: 2, disk: 64MiB, nofile: 256}\ndegrade: {cpus: none, memory: rlimit, pids: rlimit}\n";
+    let path = place.directory().join("large.yaml");
+    std::fs::write(&path, policy).unwrap();
+    let script = format!("head -c {BYTES} /dev/zero; read line");
+    let mut command = place.command(&["exec", "--policy", path.to_str().unwrap(), "--", "sh", "-c", &script]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     let passed = std::io::copy(&mut stdout.by_ref().take(BYTES), &mut std::io::sink()).unwrap();

@@ -79,6 +79,18 @@ impl Client {
     }
 
     #[track_caller]
+    pub(crate) fn put(&self, path: &str, body: &str) -> Answer {
+        read(self.agent.put(format!("{}{path}", self.base)).send(body).unwrap()).unwrap()
+    }
+
+    /// Posts with the header `If-Match`.
+    #[track_caller]
+    pub(crate) fn post_matching(&self, path: &str, digest: &str, body: &str) -> Answer {
+        let request = self.agent.post(format!("{}{path}", self.base)).content_type("application/json");
+        read(request.header("if-match", format!("\"{digest}\"")).send(body).unwrap()).unwrap()
+    }
+
+    #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Answer {
         self.try_get(path).unwrap()
     }

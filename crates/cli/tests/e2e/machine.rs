@@ -38,10 +38,10 @@ fn doctor_checks_each_feature_and_lists_the_enforcement_of_policy_keys() {
     for id in NEEDED.into_iter().chain(["sandbox", "data directory"]) {
         assert_eq!(status(id), Some("ok".into()), "{id} in {found:#}");
     }
-    for id in ["memory limit", "pids limit", "cpu limit"] {
+    for id in ["memory limit", "socket memory", "pids limit", "cpu limit"] {
         assert!(matches!(status(id).unwrap().as_str(), Some("ok" | "weaker")), "{id} in {found:#}");
     }
-    for key in ["fs.deny_read", "fs.workspace", "net", "proc.memory", "proc.timeout"] {
+    for key in ["fs.deny_read", "fs.workspace", "net", "proc.memory", "proc.sockets", "proc.timeout", "terminals"] {
         assert!(found["enforced"][key]["by"].is_string(), "{key} in {found:#}");
     }
 }

@@ -8,19 +8,22 @@ mod names;
 mod opened_tls;
 mod processes;
 mod server;
-#[path = "../task/stub.rs"]
-mod stub;
 mod terminal;
 
+mod approval;
 mod attach;
 mod changes;
 mod commands;
+mod commits;
 mod crash;
 mod damaged;
 mod demo;
 mod exec;
+mod exit_codes;
 mod forbidden;
 mod help;
+mod help_lines;
+mod hostile_text;
 mod machine;
 mod policies;
 mod reconnect;

@@ -123,3 +123,64 @@ fn the_policy_file_of_the_directory_is_used_over_http() {
     assert_eq!(refused.json()["code"], "policy_invalid", "{refused:?}");
     server.stop();
 }
+
+/// Runs git in `directory` with a fixed identity.
+#[track_caller]
+fn git(directory: &std::path::Path, arguments: &[&str]) {
+    let mut git = std::process::Command::new("git");
+    git.args(["-c", "user.name=t", "-c", "user.email=t@example.com"]).args(arguments).current_dir(directory);
+    git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+    assert!(git.status().unwrap().success(), "{arguments:?}");
+}
+
+#[test]
+fn hidden_files_are_counted_in_a_run_and_named_by_explain() {
+    let place = viv_fixture();
+    let project = place.workspace();
+    std::fs::write(project.join(".env"), "TOKEN=old\n").unwrap();
+    git(&project, &["init", "-q"]);
+    git(&project, &["add", "-f", ".env"]);
+    git(&project, &["commit", "-qm", "by mistake"]);
+    git(&project, &["rm", "-q", "--cached", ".env"]);
+    git(&project, &["commit", "-qm", "remove it"]);
+    git(&project, &["remote", "add", "origin", "https://me:hunter2@example.com/a.git"]);
+    std::fs::write(project.join("server.key"), "-----BEGIN PRIVATE KEY-----\n").unwrap();
+
+    let ran = place.run(&[
+        "run",
+        "--workspace",
+        "workspace",
+        "mock",
+        "/run cat .env server.key .git/config",
+        "--perms",
+        "allow",
+    ]);
+    assert!(ran.stderr.contains("2 files are hidden by the policy: viv policy explain"), "{}", ran.stderr);
+    let events = place.run(&["--json", "sessions", "events", "@last"]).stdout;
+    assert!(events.contains(r#""hidden":2"#) && events.contains("https://example.com/a.git"), "{events}");
+    assert!(!events.contains("TOKEN=old") && !events.contains("hunter2"), "{events}");
+
+    let told = place.command(&["policy", "explain"]).current_dir(&project).output().unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    for line in [
+        "2 files are hidden by the policy here.",
+        "Hidden: .env. Warning: git history contains it",
+        "Hidden: server.key.",
+        "Warning: .git/config contains credentials",
+    ] {
+        assert!(told.contains(line), "{line}:\n{told}");
+    }
+}
+
+#[test]
+fn a_policy_file_that_is_a_link_is_refused_without_showing_its_target() {
+    let place = viv_fixture();
+    let project = place.workspace();
+    let secret = place.directory().join("elsewhere");
+    std::fs::write(&secret, "root:$6$secret:1::::::\n").unwrap();
+    std::os::unix::fs::symlink(&secret, project.join("sandbox.policy.yaml")).unwrap();
+    let ran = place.run(&["run", "--workspace", "workspace", "mock", "/echo hello"]);
+    assert_ne!(ran.code, 0);
+    assert!(ran.stderr.contains("sandbox.policy.yaml` is a symbolic link"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("$6$secret") && !ran.stderr.contains("elsewhere"), "{}", ran.stderr);
+}

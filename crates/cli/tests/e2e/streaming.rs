@@ -7,17 +7,17 @@ use rustix::process::Signal;
 
 use crate::fixture::viv_fixture;
 use crate::server::pid_of;
-use crate::stub::{Gate, Manner, Stub};
 use crate::terminal::Terminal;
+use testkit::{ChatStub, StubBehaviour, StubGate};
 use testkit::{VivFixture, wait_for_exit};
 
 const ANSWER: &str = "The first words of it, and then the rest.";
 const FIRST: &str = "The first words of i";
 
 /// Returns an environment whose model sends half of [`ANSWER`] and waits at the gate.
-fn held_back() -> (VivFixture, Stub, &'static Gate) {
-    let gate: &'static Gate = Box::leak(Box::default());
-    let (place, stub) = (viv_fixture(), Stub::start(Manner::HoldsBack(gate), ANSWER));
+fn held_back() -> (VivFixture, ChatStub, &'static StubGate) {
+    let gate: &'static StubGate = Box::leak(Box::default());
+    let (place, stub) = (viv_fixture(), ChatStub::start(StubBehaviour::HoldsBack(gate), ANSWER));
     let lines = format!("BASE_URL=http://{}/v1\nAPI_KEY=sk-ours\nMODEL_NAME=gpt-4o-mini\n", stub.address);
     std::fs::create_dir_all(place.data_dir()).unwrap();
     std::fs::write(place.data_dir().join("model.env"), lines).unwrap();

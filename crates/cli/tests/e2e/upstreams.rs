@@ -4,14 +4,14 @@ use serde_json::json;
 
 use crate::fixture::viv_fixture;
 use crate::server::Server;
-use crate::stub::{Manner, Stub};
+use testkit::{ChatStub, StubBehaviour};
 use testkit::{ProgramOutput, VivFixture};
 
 /// Returns an environment with two configured upstreams, neither of which is the default.
-fn place() -> (VivFixture, [Stub; 2]) {
+fn place() -> (VivFixture, [ChatStub; 2]) {
     let place = viv_fixture();
-    let stubs = ["one", "two"].map(|_| Stub::start(Manner::Well, "From a model of its own."));
-    let section = |name: &str, stub: &Stub| {
+    let stubs = ["one", "two"].map(|_| ChatStub::start(StubBehaviour::Answers, "From a model of its own."));
+    let section = |name: &str, stub: &ChatStub| {
         format!(
             "[upstreams.{name}]\nkind = \"openai-compatible\"\nbase_url = \"http://{}/v1\"\nkey = \"sk-{name}\"\n\
              model = \"gpt-4o-mini\"\n",
@@ -37,7 +37,7 @@ fn tell(place: &VivFixture, session: &str) {
 }
 
 #[track_caller]
-fn check_calls(stubs: &[Stub; 2], expected: [usize; 2]) {
+fn check_calls(stubs: &[ChatStub; 2], expected: [usize; 2]) {
     assert_eq!([stubs[0].calls().len(), stubs[1].calls().len()], expected);
     for (stub, key) in stubs.iter().zip(["Bearer sk-one", "Bearer sk-two"]) {
         assert!(stub.calls().iter().all(|call| call.authorization.as_deref() == Some(key)));

@@ -6,12 +6,12 @@ use serde_json::Value;
 use testkit::VivFixture;
 
 /// A data directory with one key.
-pub(crate) struct Place {
+pub(crate) struct GatewayFixture {
     fixture: VivFixture,
     key: String,
 }
 
-impl Place {
+impl GatewayFixture {
     /// Returns a data directory with an upstream at `url` and the given ledger durability.
     pub(crate) fn new(url: &str, durability: &str) -> Self {
         let fixture = VivFixture::new(env!("CARGO_BIN_EXE_viv"));
@@ -20,12 +20,12 @@ impl Place {
              [prices.m]\ninput = 3.0\noutput = 15.0\n[ledger]\ndurability = \"{durability}\"\n"
         );
         fixture.configure(&config);
-        let mut place = Self { fixture, key: String::new() };
-        let output = place.viv(&["keys", "create", "--account", "acme"]).output().unwrap();
+        let mut fixture = Self { fixture, key: String::new() };
+        let output = fixture.viv(&["keys", "create", "--account", "acme"]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let made: Value = serde_json::from_slice(&output.stdout).unwrap();
-        made["key"].as_str().unwrap().clone_into(&mut place.key);
-        place
+        made["key"].as_str().unwrap().clone_into(&mut fixture.key);
+        fixture
     }
 
     pub(crate) fn data_dir(&self) -> std::path::PathBuf {

@@ -6,9 +6,6 @@
 mod books;
 mod host;
 mod load;
-#[path = "../../../gateway/tests/support/stub_vendor.rs"]
-#[allow(dead_code, reason = "another test uses the rest")]
-mod vendor;
 
 use std::{
     collections::HashMap,
@@ -21,13 +18,13 @@ use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, sync::watch, task::JoinSet};
 
 use books::Tally;
-use host::Place;
+use host::GatewayFixture;
 use testkit::SeededRandom;
-use vendor::{Connection, ReceivedRequest, StubVendor, http_event_stream, http_response};
+use testkit::stub_vendor::{Connection, ReceivedRequest, StubVendor, http_event_stream, http_response};
 
 /// Number of kills, divided among the data directories.
 const ROUNDS: usize = 100;
-const ROUNDS_A_PLACE: usize = 10;
+const ROUNDS_PER_DATA_DIR: usize = 10;
 const CLIENTS: usize = 8;
 /// Maximum number of vendor steps before a kill.
 const MOMENTS: u64 = 60;
@@ -43,7 +40,7 @@ type Served = Arc<Mutex<HashMap<CallId, Vec<u64>>>>;
 async fn no_charge_is_lost_or_doubled_by_kill_9() {
     let random = Arc::new(SeededRandom::from_environment());
     let (mut settled, mut unknown) = (0, 0);
-    for durability in ["normal", "full", "lease"].into_iter().cycle().take(ROUNDS / ROUNDS_A_PLACE) {
+    for durability in ["normal", "full", "lease"].into_iter().cycle().take(ROUNDS / ROUNDS_PER_DATA_DIR) {
         let tally = kill_again_and_again(&random, durability).await;
         println!("{durability}: {tally:?}");
         (settled, unknown) = (settled + tally.settled, unknown + tally.unknown);
@@ -55,10 +52,10 @@ async fn no_charge_is_lost_or_doubled_by_kill_9() {
 async fn kill_again_and_again(random: &Arc<SeededRandom>, durability: &str) -> Tally {
     let (served, moments) = (Served::default(), watch::Sender::new(0));
     let vendor = vendor(served.clone(), moments.clone(), random.clone()).await;
-    let place = Place::new(&vendor.url(), durability);
+    let fixture = GatewayFixture::new(&vendor.url(), durability);
     let mut finished = Vec::new();
-    for _ in 0..ROUNDS_A_PLACE {
-        let host = tokio::task::block_in_place(|| place.serve());
+    for _ in 0..ROUNDS_PER_DATA_DIR {
+        let host = tokio::task::block_in_place(|| fixture.serve());
         let last = *moments.borrow() + 1 + random.below(MOMENTS);
         let mut clients = JoinSet::new();
         for _ in 0..CLIENTS {
@@ -70,9 +67,9 @@ async fn kill_again_and_again(random: &Arc<SeededRandom>, durability: &str) -> T
         finished.extend(clients.join_all().await.into_iter().flatten());
     }
     // The last gateway recovers the calls of the killed ones and stops cleanly.
-    tokio::task::block_in_place(|| place.serve().leave());
+    tokio::task::block_in_place(|| fixture.serve().leave());
     let served = served.lock().unwrap();
-    books::check(&place.data_dir(), &served, &finished)
+    books::check(&fixture.data_dir(), &served, &finished)
 }
 
 /// A slow vendor that records its calls.

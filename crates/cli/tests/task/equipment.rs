@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::place::{Place, Ran};
-use crate::stub::{Manner, Stub};
+use crate::fixture::{TaskFixture, TaskOutput};
+use testkit::{ChatStub, StubBehaviour};
 
 /// The skill of the conformance tests.
 const SKILL: &str = include_str!("../../../../tests/conformance/equipment/SKILL.md");
@@ -21,13 +21,13 @@ rules:
   - answer: [{text: "${tool_result}"}]
 "#;
 
-fn mock_place() -> Place {
-    let place = Place::new();
-    std::fs::create_dir(place.path("data")).unwrap();
-    std::fs::create_dir(place.path("project")).unwrap();
-    place.write("model.yaml", LOOKS);
-    place.write("data/viv.toml", "[model]\nscript = \"../model.yaml\"\n");
-    place
+fn mock_place() -> TaskFixture {
+    let fixture = TaskFixture::new();
+    std::fs::create_dir(fixture.path("data")).unwrap();
+    std::fs::create_dir(fixture.path("project")).unwrap();
+    fixture.write("model.yaml", LOOKS);
+    fixture.write("data/viv.toml", "[model]\nscript = \"../model.yaml\"\n");
+    fixture
 }
 
 fn skill_at(folder: &Path) {
@@ -35,15 +35,15 @@ fn skill_at(folder: &Path) {
     std::fs::write(folder.join("tidy/SKILL.md"), SKILL).unwrap();
 }
 
-fn task(place: &Place, agent: &str, more: Value) -> Ran {
+fn task(fixture: &TaskFixture, agent: &str, more: Value) -> TaskOutput {
     let mut task = json!({"version": 1, "name": "equipped", "agent": agent, "workspace": "project",
         "prompts": [{"text": "What can you do?"}]});
     task.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    place.write("task.yaml", &task.to_string());
-    place.task(&place.path("task.yaml"), &[])
+    fixture.write("task.yaml", &task.to_string());
+    fixture.task(&fixture.path("task.yaml"), &[])
 }
 
-fn answer(ran: &Ran) -> &str {
+fn answer(ran: &TaskOutput) -> &str {
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     ran.report["answers"][0]["text"].as_str().unwrap()
 }
@@ -57,19 +57,19 @@ fn git(folder: &Path, arguments: &[&str]) {
 
 #[test]
 fn a_local_skill_is_visible_in_its_session_only() {
-    let place = mock_place();
-    skill_at(&place.path("skills"));
-    let source = json!({"skills": {"sources": [{"type": "local", "source": place.path("skills")}]}});
-    assert!(answer(&task(&place, "mock", source)).contains("VIVTIDYSKILL"));
-    assert!(!answer(&task(&place, "mock", json!({}))).contains("VIVTIDYSKILL"));
-    let left = std::fs::read_dir(place.path("project")).unwrap().count();
+    let fixture = mock_place();
+    skill_at(&fixture.path("skills"));
+    let source = json!({"skills": {"sources": [{"type": "local", "source": fixture.path("skills")}]}});
+    assert!(answer(&task(&fixture, "mock", source)).contains("VIVTIDYSKILL"));
+    assert!(!answer(&task(&fixture, "mock", json!({}))).contains("VIVTIDYSKILL"));
+    let left = std::fs::read_dir(fixture.path("project")).unwrap().count();
     assert_eq!(left, 0, "something was written into the workspace");
 }
 
 #[test]
 fn a_skill_of_a_repository_is_fetched_at_its_ref_and_removed_with_its_session() {
-    let place = mock_place();
-    let (work, bare) = (place.path("work"), place.path("skills.git"));
+    let fixture = mock_place();
+    let (work, bare) = (fixture.path("work"), fixture.path("skills.git"));
     skill_at(&work.join("skills"));
     git(&work, &["init", "--quiet"]);
     git(&work, &["add", "."]);
@@ -77,13 +77,13 @@ fn a_skill_of_a_repository_is_fetched_at_its_ref_and_removed_with_its_session() 
     git(&work, &["tag", "v1"]);
     std::fs::write(work.join("skills/tidy/SKILL.md"), SKILL.replace("VIVTIDYSKILL", "LATER")).unwrap();
     git(&work, &["commit", "--quiet", "-a", "-m", "another"]);
-    git(place.path("").as_path(), &["clone", "--quiet", "--bare", "work", "skills.git"]);
+    git(fixture.path("").as_path(), &["clone", "--quiet", "--bare", "work", "skills.git"]);
     let source = |reference: &str| json!({"skills": {"sources": [{"type": "git", "source": bare, "ref": reference, "skills": ["tidy"]}]}});
-    assert!(answer(&task(&place, "mock", source("v1"))).contains("VIVTIDYSKILL"));
-    assert!(answer(&task(&place, "mock", source("main"))).contains("LATER"));
-    let kept = std::fs::read_dir(place.path("data/skills")).unwrap().count();
+    assert!(answer(&task(&fixture, "mock", source("v1"))).contains("VIVTIDYSKILL"));
+    assert!(answer(&task(&fixture, "mock", source("main"))).contains("LATER"));
+    let kept = std::fs::read_dir(fixture.path("data/skills")).unwrap().count();
     assert_eq!(kept, 0, "what was fetched outlived its session");
-    let missing = task(&place, "mock", source("no-such-ref"));
+    let missing = task(&fixture, "mock", source("no-such-ref"));
     assert_eq!(missing.report["failure"]["class"], "invalid_request", "{missing:#?}");
 }
 
@@ -106,28 +106,28 @@ fn an_agent_without_mcp_support_rejects_mcp_servers() {
 
 #[test]
 fn claude_sees_skills_and_tools_of_its_session_only() {
-    let stub = Stub::start(Manner::Well, "I can tidy and polish.");
-    let place = Place::with_claude();
-    place.env_file(&stub);
-    std::fs::create_dir(place.path("project")).unwrap();
-    place.write("project/server.sh", SERVER);
-    skill_at(&place.path("skills"));
+    let stub = ChatStub::start(StubBehaviour::Answers, "I can tidy and polish.");
+    let fixture = TaskFixture::with_claude();
+    fixture.env_file(&stub);
+    std::fs::create_dir(fixture.path("project")).unwrap();
+    fixture.write("project/server.sh", SERVER);
+    skill_at(&fixture.path("skills"));
     let equipped = json!({
         "env_file": ".env",
-        "skills": {"sources": [{"type": "local", "source": place.path("skills")}]},
+        "skills": {"sources": [{"type": "local", "source": fixture.path("skills")}]},
         "mcp": {"shop": {"type": "local", "command": ["sh", "/workspace/server.sh"]}},
     });
-    answer(&task(&place, "claude", equipped));
+    answer(&task(&fixture, "claude", equipped));
     let told = stub.calls().iter().map(|call| call.body.to_string()).collect::<String>();
     assert!(told.contains("VIVTIDYSKILL"), "the model never heard of the skill");
     assert!(told.contains("mcp__shop__vivpolish"), "the model never heard of the tool");
 
     let before = stub.calls().len();
-    answer(&task(&place, "claude", json!({"env_file": ".env"})));
+    answer(&task(&fixture, "claude", json!({"env_file": ".env"})));
     let told = stub.calls()[before..].iter().map(|call| call.body.to_string()).collect::<String>();
     assert!(!told.is_empty() && !told.contains("VIVTIDYSKILL") && !told.contains("mcp__shop__vivpolish"));
     let mut left: Vec<_> =
-        std::fs::read_dir(place.path("project")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        std::fs::read_dir(fixture.path("project")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["server.sh"], "something was written into the workspace");
 }

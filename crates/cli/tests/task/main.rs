@@ -3,6 +3,5 @@
 
 mod equipment;
 mod failing;
-mod place;
+mod fixture;
 mod smoke;
-mod stub;

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use crate::place::{Place, Ran, in_repository};
-use crate::stub::{Manner, Stub};
+use crate::fixture::{TaskFixture, TaskOutput, in_repository};
+use testkit::{ChatStub, StubBehaviour};
 
 const ANSWER: &str = "A2S_OK_20260211";
 
@@ -14,17 +14,17 @@ fn kinds(trajectory: &[Value]) -> Vec<&str> {
 
 /// Runs the demo task against `stub` and checks the report, the journal and the remaining processes.
 #[track_caller]
-fn check(stub: &Stub) -> (Place, Ran) {
-    let place = Place::with_claude();
-    place.env_file(stub);
-    let ran = place.task(&in_repository("tasks/claude_proxy_demo.yaml"), &["--env-file", ".env"]);
+fn check(stub: &ChatStub) -> (TaskFixture, TaskOutput) {
+    let fixture = TaskFixture::with_claude();
+    fixture.env_file(stub);
+    let ran = fixture.task(&in_repository("tasks/claude_proxy_demo.yaml"), &["--env-file", ".env"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     assert_eq!(ran.report["outcome"], "passed");
     assert_eq!(ran.report["test_id"], "TC_CLAUDE_PROXY_E2E_SMOKE");
     assert_eq!(ran.report["artifacts"][0]["path"], "/tmp/claude_result.txt");
     assert_eq!(ran.report["artifacts"][0]["text"].as_str().unwrap().trim(), ANSWER);
 
-    let trajectory = place.trajectory(&ran);
+    let trajectory = fixture.trajectory(&ran);
     let kinds = kinds(&trajectory);
     let at = |kind: &str| kinds.iter().position(|found| *found == kind).unwrap_or_else(|| panic!("{kind}: {kinds:?}"));
     assert!(at("session_registered") < at("anthropic_request"));
@@ -42,7 +42,7 @@ fn check(stub: &Stub) -> (Place, Ran) {
     assert!(calls.iter().all(|call| call.body["model"] == "gpt-4o-mini"));
     assert!(
         !std::fs::read_to_string(
-            place.path("logs/trajectory").join(format!("{}.jsonl", ran.report["session"].as_str().unwrap()))
+            fixture.path("logs/trajectory").join(format!("{}.jsonl", ran.report["session"].as_str().unwrap()))
         )
         .unwrap()
         .contains("sk-real-key-of-ours")
@@ -51,39 +51,39 @@ fn check(stub: &Stub) -> (Place, Ran) {
     // No process of the sandbox is left: none has the session's marker in its environment.
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(registered["sandbox_id"].as_str().unwrap()));
-    (place, ran)
+    (fixture, ran)
 }
 
 #[test]
 fn tc_claude_proxy_e2e_smoke_streaming() {
-    let stub = Stub::start(Manner::Well, ANSWER);
-    let (place, ran) = check(&stub);
-    let trajectory = place.trajectory(&ran);
+    let stub = ChatStub::start(StubBehaviour::Answers, ANSWER);
+    let (fixture, ran) = check(&stub);
+    let trajectory = fixture.trajectory(&ran);
     assert!(trajectory.iter().any(|event| event["type"] == "anthropic_response" && event["data"]["stream"] == true));
     assert!(stub.calls().iter().any(|call| call.body["stream"] == true));
 }
 
 #[test]
 fn tc_claude_proxy_e2e_smoke_without_streaming() {
-    let stub = Stub::start(Manner::CutsStreams, ANSWER);
-    let (place, ran) = check(&stub);
-    let answered = place.trajectory(&ran).into_iter().rfind(|event| event["type"] == "anthropic_response").unwrap();
+    let stub = ChatStub::start(StubBehaviour::CutsStreams, ANSWER);
+    let (fixture, ran) = check(&stub);
+    let answered = fixture.trajectory(&ran).into_iter().rfind(|event| event["type"] == "anthropic_response").unwrap();
     assert_eq!(answered["data"]["stream"], false);
     assert_eq!(answered["data"]["status"], 200);
 }
 
 #[test]
 fn a_task_of_prompts_collects_the_artifacts() {
-    let place = Place::new();
-    place.write("task.yaml", include_str!("prompts.yaml"));
-    std::fs::create_dir(place.path("project")).unwrap();
-    place.write("model.yaml", include_str!("model.yaml"));
-    std::fs::create_dir(place.path("data")).unwrap();
-    place.write("data/viv.toml", "[model]\nscript = \"../model.yaml\"\n");
-    let ran = place.task(&place.path("task.yaml"), &[]);
+    let fixture = TaskFixture::new();
+    fixture.write("task.yaml", include_str!("prompts.yaml"));
+    std::fs::create_dir(fixture.path("project")).unwrap();
+    fixture.write("model.yaml", include_str!("model.yaml"));
+    std::fs::create_dir(fixture.path("data")).unwrap();
+    fixture.write("data/viv.toml", "[model]\nscript = \"../model.yaml\"\n");
+    let ran = fixture.task(&fixture.path("task.yaml"), &[]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     assert_eq!(ran.report["answers"][0]["text"], "It is written.");
     assert_eq!(ran.report["artifacts"][0]["text"], "by the agent\n");
-    assert!(!place.path("project/note.txt").exists(), "the workspace itself was changed");
-    assert!(kinds(&place.trajectory(&ran)).contains(&"workspace.changed"));
+    assert!(!fixture.path("project/note.txt").exists(), "the workspace itself was changed");
+    assert!(kinds(&fixture.trajectory(&ran)).contains(&"workspace.changed"));
 }

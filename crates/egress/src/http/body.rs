@@ -47,7 +47,7 @@ pub(crate) struct BodyRelay<'a, R, W> {
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> BodyRelay<'_, R, W> {
     /// Relays the bytes of the body and nothing after it.
     pub(crate) async fn run(mut self, framing: BodyFraming) -> Result<(), BodyError> {
-        let mut buffer = CopyBuffer::new();
+        let mut buffer = CopyBuffer::new(self.traffic);
         match framing {
             BodyFraming::Length(length) => self.copy(&mut buffer, length).await?,
             BodyFraming::UntilClose => while self.piece(&mut buffer, u64::MAX).await? > 0 {},

@@ -115,6 +115,7 @@ impl Sandbox {
             credentials,
             dns,
             limits,
+            in_flight: base::ByteBudget::new(64 << 20),
         };
         let network = Arc::new(TestNetwork::default());
         let egress = Egress::new(network.clone());

@@ -2,7 +2,10 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 
@@ -12,7 +15,7 @@ use futures_util::future::BoxFuture;
 use http::{Response, header, request::Parts};
 use http_body_util::Either;
 use policy::Action;
-use protocol::{BudgetExceeded, CallId, ErrorData, EventBody, EventDraft};
+use protocol::{BudgetExceeded, CallId, ErrorData, EventBody, EventDraft, Usage};
 use uuid::Uuid;
 
 use super::{
@@ -26,6 +29,7 @@ use crate::{
     query,
     refusal::{CallRefusal, ResponseBody},
     request_fields::RequestFields,
+    response_budget::within_budget,
     service::ConnectionContext,
     upstream::{UpstreamFailure, UpstreamRequest, UpstreamResponse},
 };
@@ -48,8 +52,9 @@ impl CallHandler {
         let fields = RequestFields::read(endpoint, parts.uri.path(), &body)?;
         self.check_policy(&fields.model)?;
         let request = self.upstream_request(endpoint, parts, body, &fields)?;
-        let call = Box::pin(self.clone().send(fields, request));
-        PendingCall { call: Some(call), context: self.context.clone() }.await
+        let waits = Arc::<AtomicBool>::default();
+        let call = Box::pin(self.clone().send(fields, request, waits.clone()));
+        PendingCall { call: Some(call), waits, context: self.context.clone() }.await
     }
 
     /// Refuses a model that the policy does not allow, and records the refusal.
@@ -65,15 +70,25 @@ impl CallHandler {
         Err(refusal)
     }
 
-    /// Records which limit was exceeded, if that is the reason of the refusal.
+    /// Records which limit was exceeded or which price is missing, if that is the reason of the refusal.
     fn record_exceeded_limit(&self, refusal: &CallRefusal) {
+        let message = refusal.to_string();
         let limit = match refusal {
+            CallRefusal::PriceUnknown(_) => {
+                let code = refusal.code().map(|code| code.as_str().to_owned());
+                return self.record(EventBody::Error(ErrorData { message: refusal.to_string(), code, details: None }));
+            }
             CallRefusal::BudgetSpent(exceeded) => exceeded.limit.name,
             CallRefusal::CostTooHigh(_) => "budget_usd",
+            // The client may try again, so the budget does not end the turn.
+            CallRefusal::BudgetHeld(_) | CallRefusal::FieldRefused { .. } => {
+                let code = refusal.code().map(|code| code.as_str().to_owned());
+                self.record(EventBody::Error(ErrorData { message, code, details: None }));
+                return;
+            }
             _ => return,
         };
-        let (limit, message) = (limit.to_owned(), refusal.to_string());
-        self.record(EventBody::BudgetExceeded(BudgetExceeded { limit, message }));
+        self.record(EventBody::BudgetExceeded(BudgetExceeded { limit: limit.to_owned(), message }));
     }
 
     fn record(&self, body: EventBody) {
@@ -116,27 +131,31 @@ impl CallHandler {
         self,
         fields: RequestFields,
         request: UpstreamRequest,
+        waits: Arc<AtomicBool>,
     ) -> Result<Response<ResponseBody>, CallRefusal> {
         let endpoint = request.endpoint;
-        let mut call = ModelCall::hold(&self.context, self.identity.clone(), fields, &request)
+        let mut call = ModelCall::hold(&self.context, self.identity.clone(), fields, &request, &waits)
             .await
             .inspect_err(|refusal| self.record_exceeded_limit(refusal))?;
         call.mark_sent();
         let sent = tokio::select! {
             biased;
             () = self.context.tasks.abort().cancelled() => Err(UpstreamFailure::SessionEnded),
+            () = call.interrupted() => Err(UpstreamFailure::Interrupted),
             sent = self.identity.upstream.send(request) => sent,
         };
         match sent {
             Ok(response) => self.forward(endpoint, response, call).await,
             Err(failure) => {
                 let (message, reached_upstream) = (error_chain(&failure), failure.may_have_been_served());
+                let cancelled = failure.is_cancellation();
                 let refusal = CallRefusal::from(failure);
                 let end = CallEnd {
                     status: refusal.status().as_u16(),
                     response: None,
                     failure: Some(message),
                     reached_upstream,
+                    estimate: cancelled.then(|| call.cancelled_usage(Usage::default(), 0)),
                     duration: call.elapsed(),
                 };
                 call.finish(end).await;
@@ -163,8 +182,10 @@ impl CallHandler {
         };
         let limits = &self.identity.limits;
         let limits = ResponseLimits { bytes: limits.answer_bytes, drain: limits.drain };
+        let (budget, patience) = (&self.identity.in_flight, self.identity.limits.body_idle);
+        let frames = within_budget(response.frames, budget, patience, !head.stream);
         let headers = headers::for_client(&response.headers);
-        let tee = Tee::new(head, response.frames, limits, call, self.context.tasks.clone()).prefetch().await?;
+        let tee = Tee::new(head, frames, limits, call, self.context.tasks.clone()).prefetch().await?;
         let mut forwarded = Response::new(Either::Right(tee));
         *forwarded.status_mut() = response.status;
         *forwarded.headers_mut() = headers;
@@ -183,9 +204,11 @@ fn new_call_id() -> Result<CallId, CallRefusal> {
 /// A call whose response has not started.
 ///
 /// Dropped when the client disconnects. The call then continues in a separate task, because it may already have cost
-/// something.
+/// something. A call that waits for money ends at once: nothing of it was written.
 struct PendingCall {
     call: Option<BoxFuture<'static, Result<Response<ResponseBody>, CallRefusal>>>,
+    /// Whether the call waits for money.
+    waits: Arc<AtomicBool>,
     context: Arc<ConnectionContext>,
 }
 
@@ -202,7 +225,7 @@ impl Future for PendingCall {
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        if let Some(call) = self.call.take() {
+        if let Some(call) = self.call.take().filter(|_| !self.waits.load(Ordering::Acquire)) {
             // The response is dropped as well. Its tee then reads the rest, so that the call is metered.
             drop(self.context.tasks.spawn(async move { drop(call.await) }));
         }

@@ -27,6 +27,8 @@ pub(crate) struct CallFacts<'a> {
     pub(crate) usage: Usage,
     /// Whether the request may have reached the upstream.
     pub(crate) reached_upstream: bool,
+    /// Whether the gateway cancelled the call, so that `usage` is the most that it can have used.
+    pub(crate) estimated: bool,
     /// Whether the call is free, regardless of its usage.
     pub(crate) free: bool,
 }
@@ -38,6 +40,7 @@ impl CallOutcome {
         let rejected = facts.response_status.is_some_and(|status| !(200..300).contains(&status));
         let failed = || Self::Failed(facts.failure.unwrap_or("the upstream rejected the call").to_owned());
         match (facts.response_status, facts.failure) {
+            _ if facts.estimated && facts.reached_upstream && !facts.free => Self::Settled(facts.usage),
             (Some(_), None) if reported || facts.free => Self::Settled(facts.usage),
             (Some(_), _) if rejected && reported => Self::Settled(facts.usage),
             (Some(_), _) if rejected => failed(),
@@ -77,8 +80,16 @@ mod tests {
         reached_upstream: bool,
         expected: [CallOutcome; 2],
     ) {
-        let outcome =
-            |free| CallOutcome::decide(&CallFacts { response_status, failure, usage, reached_upstream, free });
+        let outcome = |free| {
+            CallOutcome::decide(&CallFacts {
+                response_status,
+                failure,
+                usage,
+                reached_upstream,
+                estimated: false,
+                free,
+            })
+        };
         assert_eq!([outcome(false), outcome(true)], expected);
     }
 
@@ -93,6 +104,23 @@ mod tests {
         let failed = || CallOutcome::Failed("no".to_owned());
         check(Some(429), Some("no"), NONE, true, [failed(), failed()]);
         check(Some(529), Some("no"), SOME, true, [CallOutcome::Settled(SOME), CallOutcome::Settled(SOME)]);
+    }
+
+    #[test]
+    fn cancelled_call_is_charged_for_its_estimate() {
+        for response_status in [Some(200), None] {
+            let failure = Some("interrupted");
+            let facts = |estimated| CallFacts {
+                response_status,
+                failure,
+                usage: SOME,
+                reached_upstream: true,
+                estimated,
+                free: false,
+            };
+            assert_eq!(CallOutcome::decide(&facts(true)), CallOutcome::Settled(SOME));
+            assert_eq!(CallOutcome::decide(&facts(false)), CallOutcome::Unknown);
+        }
     }
 
     #[test]

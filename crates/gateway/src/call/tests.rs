@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use base::lock;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method};
-use protocol::{Event, SessionId, Usage};
+use protocol::{Event, EventBody, EventDraft, SessionId};
 use store::{
     CallProgress, DataDir, Durability, Journal, JournalError, Ledger, LedgerError, LedgerReply, MemoryJournal,
     SqliteLedger, StoredRange, SystemClock, UnknownCall, UsageGrouping, UsageRow,
@@ -17,6 +17,7 @@ use crate::{
     body_store::MemoryBodyStore,
     identity::{AuthenticationError, GatewayLimits},
     price::{ModelPrice, PriceTable, TokenRates, UsageBound},
+    request_fields::ReasoningRequest,
     token::SessionToken,
     upstream::{Upstream, UpstreamResponse},
     workers::WorkerPool,
@@ -113,7 +114,7 @@ impl Fixture {
         let prices = Arc::new(PriceTable::default().with_price("m", ModelPrice::flat(rates)));
         let context = ConnectionContext {
             lookup: Arc::new(|_| Err(AuthenticationError::OtherSession)),
-            billing: Billing { prices, ledger, budgets: Arc::new([]) },
+            billing: Billing { prices, ledger, budgets: Arc::new([]), queue: Arc::default() },
             limits: GatewayLimits::default(),
             tasks: AttachmentTasks::new(workers.next().unwrap()),
         };
@@ -135,13 +136,22 @@ impl Fixture {
             policy: None,
             budgets: Vec::new(),
             limits: GatewayLimits::default(),
+            in_flight: base::ByteBudget::new(1 << 20),
         };
         Self { _directory: directory, _workers: workers, log, context, identity: Arc::new(identity) }
     }
 
     async fn hold(&self) -> Result<ModelCall, CallRefusal> {
         let bound = UsageBound { input_tokens: 1, output_tokens: Some(1), answers: 1, hour_cache: false };
-        let fields = RequestFields { model: "m".to_owned(), stream: false, bound };
+        let fields = RequestFields {
+            model: "m".to_owned(),
+            stream: false,
+            bound,
+            service_tier: None,
+            reasoning: ReasoningRequest::default(),
+            searches: 0,
+            open_prompt: false,
+        };
         let request = UpstreamRequest {
             endpoint: ModelEndpoint::Messages,
             method: Method::POST,
@@ -157,7 +167,7 @@ impl Fixture {
             attempt: 1,
             user: None,
         };
-        ModelCall::hold(&self.context, self.identity.clone(), fields, &request).await
+        ModelCall::hold(&self.context, self.identity.clone(), fields, &request, &Arc::default()).await
     }
 
     async fn sent(&self) -> ModelCall {
@@ -180,7 +190,14 @@ fn successful_end() -> CallEnd {
         time_to_first_byte: Duration::ZERO,
         upstream_call_id: None,
     };
-    CallEnd { status: 200, response: Some(response), failure: None, reached_upstream: true, duration: Duration::ZERO }
+    CallEnd {
+        status: 200,
+        response: Some(response),
+        failure: None,
+        reached_upstream: true,
+        estimate: None,
+        duration: Duration::ZERO,
+    }
 }
 
 #[tokio::test]

@@ -53,6 +53,12 @@ struct TokenCounts {
     cache_read_input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     cache_creation: Option<CacheCreation>,
+    server_tool_use: Option<ServerToolUse>,
+}
+
+#[derive(Deserialize)]
+struct ServerToolUse {
+    web_search_requests: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -117,6 +123,8 @@ fn apply_head(head: MessageHead, reading: &mut MeterReading) {
     reading.stop_reason = head.stop_reason.or(reading.stop_reason.take());
     if let Some(counts) = head.usage {
         overwrite(&mut reading.usage, &counts);
+        let searches = counts.server_tool_use.and_then(|tools| tools.web_search_requests);
+        reading.searches = searches.unwrap_or(reading.searches);
     }
 }
 

@@ -7,8 +7,9 @@ use serde::Deserialize;
 use super::{MeterReading, WordFinder};
 
 /// Fields of which every relevant event has one that is not null.
-static RELEVANT: WordFinder<4> =
-    WordFinder::new(|| ["\"usageMetadata\"", "\"finishReason\"", "\"blockReason\"", "\"error\""].map(Finder::new));
+static RELEVANT: WordFinder<5> = WordFinder::new(|| {
+    ["\"usageMetadata\"", "\"finishReason\"", "\"blockReason\"", "\"error\"", "\"webSearchQueries\""].map(Finder::new)
+});
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -25,6 +26,14 @@ struct GeminiResponse {
 #[serde(rename_all = "camelCase")]
 struct Candidate {
     finish_reason: Option<String>,
+    grounding_metadata: Option<GroundingMetadata>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GroundingMetadata {
+    #[serde(default)]
+    web_search_queries: Vec<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -74,6 +83,9 @@ fn read(json: &[u8], reading: &mut MeterReading) {
 fn apply(response: GeminiResponse, reading: &mut MeterReading) {
     reading.model = response.model_version.or(reading.model.take());
     let blocked = response.prompt_feedback.and_then(|feedback| feedback.block_reason);
+    let grounding = response.candidates.iter().filter_map(|candidate| candidate.grounding_metadata.as_ref());
+    let searches: usize = grounding.map(|metadata| metadata.web_search_queries.len().max(1)).sum();
+    reading.searches = reading.searches.max(searches as u64);
     let finished = response.candidates.into_iter().find_map(|candidate| candidate.finish_reason);
     reading.stop_reason = finished.or(blocked).or(reading.stop_reason.take());
     reading.error = response.error.map(|error| error.message).or(reading.error.take());

@@ -31,6 +31,9 @@ struct OpenaiDocument<'a> {
     usage: Option<TokenCounts>,
     error: Option<ErrorDetails>,
     message: Option<String>,
+    #[serde(borrow)]
+    service_tier: Option<Cow<'a, str>>,
+    output: Option<Vec<OutputItem>>,
 }
 
 #[derive(Deserialize)]
@@ -46,6 +49,15 @@ struct ResponseObject {
     incomplete_details: Option<IncompleteDetails>,
     usage: Option<TokenCounts>,
     error: Option<ErrorDetails>,
+    service_tier: Option<String>,
+    output: Option<Vec<OutputItem>>,
+}
+
+/// An item of a response's output.
+#[derive(Deserialize)]
+struct OutputItem {
+    #[serde(rename = "type", default)]
+    kind: String,
 }
 
 #[derive(Deserialize)]
@@ -106,6 +118,8 @@ pub(super) fn read_document(body: &[u8], reading: &mut MeterReading) {
 fn read(json: &[u8], reading: &mut MeterReading) {
     let Ok(document) = serde_json::from_slice::<OpenaiDocument<'_>>(json) else { return };
     reading.model = document.model.or(reading.model.take());
+    reading.service_tier = document.service_tier.map(Cow::into_owned).or(reading.service_tier.take());
+    apply_output(document.output.as_deref(), reading);
     for choice in document.choices {
         reading.stop_reason = choice.finish_reason.or(reading.stop_reason.take());
     }
@@ -123,6 +137,8 @@ fn read(json: &[u8], reading: &mut MeterReading) {
     }
     if let Some(response) = document.response {
         reading.model = response.model.or(reading.model.take());
+        reading.service_tier = response.service_tier.or(reading.service_tier.take());
+        apply_output(response.output.as_deref(), reading);
         if let Some(counts) = &response.usage {
             overwrite(&mut reading.usage, counts);
         }
@@ -130,6 +146,11 @@ fn read(json: &[u8], reading: &mut MeterReading) {
         apply_status(response.status, response.incomplete_details, reading);
         reading.complete |= matches!(kind, "response.completed" | "response.incomplete" | "response.failed");
     }
+}
+
+fn apply_output(output: Option<&[OutputItem]>, reading: &mut MeterReading) {
+    let searches = output.unwrap_or_default().iter().filter(|item| item.kind == "web_search_call").count();
+    reading.searches = reading.searches.max(searches as u64);
 }
 
 fn apply_status(status: Option<String>, incomplete: Option<IncompleteDetails>, reading: &mut MeterReading) {

@@ -1,11 +1,12 @@
 //! The parser for the file of a price table.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use base::Digest;
 use serde::Deserialize;
 
-use super::{ModelPrice, PriceSource, PriceTable, PriceTier, TokenRates};
+use super::{HiddenReasoning, ModelPrice, PriceSource, PriceTable, RateTable, TokenRates};
 
 /// The built-in table, made by `scripts/update-prices.py`. It starts with its source, date and licence.
 pub(super) const BUILT_IN: &str = include_str!("../../prices/prices.json");
@@ -26,17 +27,25 @@ struct PriceFile {
 struct PriceRow {
     vendor: String,
     #[serde(flatten)]
-    rates: TokenRates,
+    standard: RateTable,
     #[serde(default)]
-    above: Vec<PriceTier>,
+    service: BTreeMap<String, RateTable>,
+    #[serde(default = "never")]
+    reasoning: HiddenReasoning,
+    search: Option<i64>,
     max_output_tokens: Option<u64>,
+}
+
+/// The list marks every model that reasons.
+fn never() -> HiddenReasoning {
+    HiddenReasoning::Never
 }
 
 /// Parses a table.
 pub(super) fn parse(text: &str) -> Result<PriceTable, PriceTableError> {
     let table: PriceFile = serde_json::from_str(text)?;
     let vendors = table.models.iter().map(|(model, row)| (model.clone(), row.vendor.clone())).collect();
-    let by_model = table.models.into_iter().map(|(model, row)| (model, row.into())).collect();
+    let by_model = table.models.into_iter().map(|(model, row)| (model, Arc::new(row.into()))).collect();
     let origin = PriceSource { source: table.source, retrieved: table.taken };
     Ok(PriceTable {
         by_model,
@@ -49,16 +58,20 @@ pub(super) fn parse(text: &str) -> Result<PriceTable, PriceTableError> {
 
 /// Returns the version of a table after the price of `model` was set.
 pub(super) fn version_with_price(version: &str, model: &str, price: &ModelPrice) -> String {
-    let TokenRates { input, output, cache_read, cache_write, cache_write_1h } = price.rates;
+    let TokenRates { input, output, cache_read, cache_write, cache_write_1h } = price.rates();
     let rates = format!("{input} {output} {cache_read} {cache_write} {cache_write_1h} {:?}", price.max_output_tokens);
     Digest::of(format!("{version}\n{model}\n{rates}").as_bytes()).to_string()
 }
 
 impl From<PriceRow> for ModelPrice {
     fn from(row: PriceRow) -> Self {
-        let mut tiers = row.above;
-        tiers.sort_by_key(|tier| tier.tokens);
-        Self { rates: row.rates, tiers, max_output_tokens: row.max_output_tokens }
+        Self {
+            standard: row.standard.sorted(),
+            services: row.service.into_iter().map(|(name, rates)| (name, rates.sorted())).collect(),
+            max_output_tokens: row.max_output_tokens,
+            reasoning: row.reasoning,
+            search_picos: row.search,
+        }
     }
 }
 
@@ -78,6 +91,13 @@ mod tests {
         assert!(prices.get("gpt-5").is_some() && prices.get("gemini-2.5-pro").is_some());
         assert_eq!(prices.get("claude-nobody-knows"), None);
         assert_eq!(prices.version().len(), 64);
+        let (gpt, claude) = (prices.get("gpt-5").unwrap(), prices.get("claude-sonnet-4-5").unwrap());
+        let output = |service| gpt.service(service).map(|rates| rates.base().output);
+        assert_eq!([None, Some("flex"), Some("priority")].map(output), [10_000_000, 5_000_000, 20_000_000].map(Some));
+        assert_eq!((output(Some("auto")), output(Some("batch"))), (Some(10_000_000), None));
+        assert_eq!((gpt.reasoning(), claude.reasoning()), (HiddenReasoning::Always, HiddenReasoning::Asked));
+        // 10 USD for a thousand searches.
+        assert_eq!(claude.search_picos(), Some(10_000_000_000));
     }
 
     #[test]

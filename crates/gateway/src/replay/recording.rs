@@ -149,9 +149,11 @@ fn endpoint(path: &str) -> Option<ModelEndpoint> {
 /// A journal holds only the message of a failure, so the messages of earlier builds are recognised as well.
 fn interruption_of(failure: &str) -> Option<Interruption> {
     let is = |known: UpstreamFailure| failure == known.to_string();
-    if is(UpstreamFailure::SessionEnded) || is(UpstreamFailure::Abandoned) || EARLIER_NO_MORE_DATA.contains(&failure) {
+    let no_more_data = [UpstreamFailure::SessionEnded, UpstreamFailure::Abandoned, UpstreamFailure::Interrupted];
+    if no_more_data.into_iter().any(is) || EARLIER_NO_MORE_DATA.contains(&failure) {
         Some(Interruption::NoMoreData)
     } else if is(UpstreamFailure::Cut)
+        || is(UpstreamFailure::BudgetExhausted)
         || failure == EARLIER_CONNECTION_LOST
         || TIMEOUT_PREFIXES.iter().any(|prefix| failure.starts_with(prefix))
     {
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn interruptions_in_journals_of_this_and_earlier_builds_are_recognised() {
-        for failure in [UpstreamFailure::SessionEnded, UpstreamFailure::Abandoned] {
+        for failure in [UpstreamFailure::SessionEnded, UpstreamFailure::Abandoned, UpstreamFailure::Interrupted] {
             assert_eq!(interruption_of(&failure.to_string()), Some(Interruption::NoMoreData));
         }
         for failure in [UpstreamFailure::Cut, UpstreamFailure::Silent(120)] {

@@ -10,6 +10,10 @@ use serde::{
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor},
 };
 
+use super::{
+    reasoning::{self, ReasoningOptions, ReasoningRequest, ThinkingConfig},
+    refused,
+};
 use crate::external_inputs::{ExternalInputs, InputField};
 
 /// The fields of a request body that the gateway needs.
@@ -21,6 +25,12 @@ pub(super) struct ParsedBody {
     pub(super) max_completion_tokens: Option<f64>,
     pub(super) max_output_tokens: Option<f64>,
     pub(super) n: Option<f64>,
+    pub(super) best_of: Option<f64>,
+    pub(super) max_tool_calls: Option<f64>,
+    pub(super) service_tier: Option<String>,
+    pub(super) reasoning: ReasoningRequest,
+    /// The first refused field, with the reason.
+    pub(super) refused: Option<(&'static str, &'static str)>,
     pub(super) generation: Option<GenerationConfig>,
     /// Content outside the body that the request refers to.
     pub(super) external_inputs: ExternalInputs,
@@ -28,6 +38,10 @@ pub(super) struct ParsedBody {
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct GenerationConfig {
+    #[serde(default, rename = "thinkingConfig", alias = "thinking_config")]
+    pub(super) thinking: Option<ThinkingConfig>,
+    #[serde(default, rename = "responseModalities", alias = "response_modalities")]
+    pub(super) modalities: Option<Vec<String>>,
     #[serde(default, rename = "maxOutputTokens", alias = "max_output_tokens")]
     pub(super) max_output_tokens: Option<f64>,
     #[serde(default, rename = "candidateCount", alias = "candidate_count")]
@@ -43,22 +57,45 @@ enum FieldName {
     MaxCompletionTokens,
     MaxOutputTokens,
     N,
+    BestOf,
+    MaxToolCalls,
     Generation,
+    ServiceTier,
+    Thinking,
+    Reasoning,
+    ReasoningEffort,
+    Modalities,
+    Background,
+    Speed,
+    InferenceGeo,
     /// Read and changed in `splice.rs`. Here only its spelling is checked.
     StreamOptions,
+    /// Refused for this reason, unless it is null.
+    Refused(&'static str, &'static str),
     Other,
 }
 
 /// The spelling of each known field.
-const SPELLINGS: [(&str, FieldName); 9] = [
+const SPELLINGS: [(&str, FieldName); 20] = [
     ("model", FieldName::Model),
     ("stream", FieldName::Stream),
     ("max_tokens", FieldName::MaxTokens),
     ("max_completion_tokens", FieldName::MaxCompletionTokens),
     ("max_output_tokens", FieldName::MaxOutputTokens),
     ("n", FieldName::N),
+    ("best_of", FieldName::BestOf),
+    ("max_tool_calls", FieldName::MaxToolCalls),
     ("generationConfig", FieldName::Generation),
     ("generation_config", FieldName::Generation),
+    ("service_tier", FieldName::ServiceTier),
+    ("serviceTier", FieldName::ServiceTier),
+    ("thinking", FieldName::Thinking),
+    ("reasoning", FieldName::Reasoning),
+    ("reasoning_effort", FieldName::ReasoningEffort),
+    ("modalities", FieldName::Modalities),
+    ("background", FieldName::Background),
+    ("speed", FieldName::Speed),
+    ("inference_geo", FieldName::InferenceGeo),
     ("stream_options", FieldName::StreamOptions),
 ];
 
@@ -84,12 +121,12 @@ impl<'de> Deserialize<'de> for FieldKey {
                 if let Some((_, name)) = SPELLINGS.iter().find(|(spelling, _)| *spelling == text) {
                     return Ok(FieldKey { name: *name, field });
                 }
-                match SPELLINGS.iter().find(|(spelling, _)| is_variant(text, spelling)) {
-                    Some((spelling, _)) => {
-                        Err(E::custom(format_args!("unknown field `{text}`, did you mean `{spelling}`?")))
-                    }
-                    None => Ok(FieldKey { name: FieldName::Other, field }),
+                if let Some((spelling, _)) = SPELLINGS.iter().find(|(spelling, _)| is_variant(text, spelling)) {
+                    return Err(E::custom(format_args!("unknown field `{text}`, did you mean `{spelling}`?")));
                 }
+                let refused = refused::reason(text);
+                let name = refused.map_or(FieldName::Other, |(name, why)| FieldName::Refused(name, why));
+                Ok(FieldKey { name, field })
             }
         }
 
@@ -99,7 +136,7 @@ impl<'de> Deserialize<'de> for FieldKey {
 
 /// Returns whether a parser that ignores case takes `text` for `spelling`. Some parsers also fold non-ASCII letters,
 /// such as the long s and the kelvin sign.
-fn is_variant(text: &str, spelling: &str) -> bool {
+pub(super) fn is_variant(text: &str, spelling: &str) -> bool {
     if text.is_ascii() {
         return text.eq_ignore_ascii_case(spelling);
     }
@@ -145,32 +182,92 @@ impl<'de> Visitor<'de> for BodyVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ParsedBody, A::Error> {
         let (mut fields, mut seen) = (ParsedBody::default(), [false; SPELLINGS.len()]);
         while let Some(FieldKey { name, field }) = map.next_key()? {
-            if name != FieldName::Other && std::mem::replace(&mut seen[name as usize], true) {
-                return Err(A::Error::custom(format_args!("duplicate field `{}`", spelling(name))));
+            if let Some(at) = SPELLINGS.iter().position(|(_, known)| *known == name)
+                && std::mem::replace(&mut seen[at], true)
+            {
+                return Err(A::Error::custom(format_args!("duplicate field `{}`", SPELLINGS[at].0)));
             }
-            match name {
-                FieldName::Model => fields.model = map.next_value()?,
-                FieldName::Stream => fields.stream = map.next_value()?,
-                FieldName::MaxTokens => fields.max_tokens = map.next_value()?,
-                FieldName::MaxCompletionTokens => fields.max_completion_tokens = map.next_value()?,
-                FieldName::MaxOutputTokens => fields.max_output_tokens = map.next_value()?,
-                FieldName::N => fields.n = map.next_value()?,
-                FieldName::Generation => fields.generation = map.next_value()?,
-                FieldName::StreamOptions | FieldName::Other if self.search => {
+            if name == FieldName::Other || name == FieldName::StreamOptions {
+                if self.search {
                     map.next_value_seed(fields.external_inputs.value_seed(field))?;
+                } else {
+                    map.next_value::<IgnoredAny>()?;
                 }
-                FieldName::StreamOptions | FieldName::Other => drop(map.next_value::<IgnoredAny>()?),
+            } else {
+                fields.read_field(name, &mut map)?;
             }
         }
         if !self.search {
-            fields.external_inputs = ExternalInputs::UNKNOWN;
+            fields.external_inputs = ExternalInputs::unknown();
         }
         Ok(fields)
     }
 }
 
-fn spelling(name: FieldName) -> &'static str {
-    SPELLINGS.iter().find(|(_, other)| *other == name).map_or("", |(spelling, _)| spelling)
+impl ParsedBody {
+    fn read_field<'de, A: MapAccess<'de>>(&mut self, name: FieldName, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            FieldName::Model => self.model = map.next_value()?,
+            FieldName::Stream => self.stream = map.next_value()?,
+            FieldName::MaxTokens => self.max_tokens = map.next_value()?,
+            FieldName::MaxCompletionTokens => self.max_completion_tokens = map.next_value()?,
+            FieldName::MaxOutputTokens => self.max_output_tokens = map.next_value()?,
+            FieldName::N => self.n = map.next_value()?,
+            FieldName::BestOf => self.best_of = map.next_value()?,
+            FieldName::MaxToolCalls => self.max_tool_calls = map.next_value()?,
+            FieldName::Generation => self.read_generation(map.next_value()?),
+            FieldName::ServiceTier => self.service_tier = map.next_value()?,
+            FieldName::Thinking | FieldName::Reasoning => {
+                let options: Option<ReasoningOptions> = map.next_value()?;
+                self.reasoning = self.reasoning.or(options.unwrap_or_default().request());
+            }
+            FieldName::ReasoningEffort => {
+                let effort: Option<String> = map.next_value()?;
+                self.reasoning = self.reasoning.or(reasoning::of_effort(effort.as_deref()));
+            }
+            FieldName::Modalities => self.check_modalities("modalities", map.next_value()?),
+            FieldName::Background => {
+                if map.next_value::<Option<bool>>()? == Some(true) {
+                    self.refuse("background", "its usage is not in the response");
+                }
+            }
+            FieldName::Speed => self.check_value("speed", map.next_value()?),
+            FieldName::InferenceGeo => self.check_value("inference_geo", map.next_value()?),
+            FieldName::Refused(name, why) => {
+                if map.next_value::<Option<IgnoredAny>>()?.is_some() {
+                    self.refuse(name, why);
+                }
+            }
+            FieldName::StreamOptions | FieldName::Other => drop(map.next_value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+
+    fn read_generation(&mut self, config: Option<GenerationConfig>) {
+        if let Some(config) = &config {
+            let thinking = config.thinking.as_ref().map(ThinkingConfig::request).unwrap_or_default();
+            self.reasoning = self.reasoning.or(thinking);
+            self.check_modalities("responseModalities", config.modalities.clone());
+        }
+        self.generation = config;
+    }
+
+    /// Refuses output other than text, whose price is not known.
+    fn check_modalities(&mut self, field: &'static str, modalities: Option<Vec<String>>) {
+        if modalities.iter().flatten().any(|modality| !modality.eq_ignore_ascii_case("text")) {
+            self.refuse(field, "only text has a known price");
+        }
+    }
+
+    fn check_value(&mut self, field: &'static str, value: Option<String>) {
+        if let Some(why) = value.and_then(|value| refused::value_reason(field, &value)) {
+            self.refuse(field, why);
+        }
+    }
+
+    fn refuse(&mut self, field: &'static str, why: &'static str) {
+        self.refused.get_or_insert((field, why));
+    }
 }
 
 #[cfg(test)]
@@ -199,6 +296,8 @@ mod tests {
         check_error(r#"{"Generation_Config":{}}"#, "unknown field `Generation_Config`");
         check_error(r#"{"stream_options":{},"stream_options":{}}"#, "duplicate field `stream_options`");
         check_error(r#"{"generationConfig":{},"generation_config":{}}"#, "duplicate field `generationConfig`");
-        assert!(ParsedBody::read(br#"{"models":[],"metadata":{"Model":"x"}}"#).is_ok());
+        check_error(r#"{"service_tier":"flex","serviceTier":"priority"}"#, "duplicate field `service_tier`");
+        check_error(r#"{"Service_Tier":"priority"}"#, "unknown field `Service_Tier`, did you mean `service_tier`?");
+        assert!(ParsedBody::read(br#"{"metadata":{"Model":"x","models":["y"]}}"#).unwrap().refused.is_none());
     }
 }

@@ -195,7 +195,7 @@ async fn call_over_the_budget_is_rejected_in_the_clients_api_and_not_sent() {
 async fn call_with_an_enormous_maximum_cost_is_rejected_without_a_budget() {
     let vendor = StubVendor::answering(answer(10, 4)).await;
     let gateway = start_gateway(&vendor, VendorKind::Anthropic, |_| {});
-    let body = r#"{"model":"claude-test","max_tokens":1e18,"messages":[]}"#;
+    let body = r#"{"model":"claude-test","max_tokens":16000000,"n":128,"messages":[]}"#;
     assert_eq!(gateway.post("/v1/messages", body).await.status, StatusCode::PAYMENT_REQUIRED);
     assert!(vendor.received().is_empty());
 }

@@ -4,6 +4,8 @@
 mod billing;
 mod compression;
 mod dialects;
+mod holds;
+mod host_budget;
 mod invalid_responses;
 mod messages_api;
 mod replay;

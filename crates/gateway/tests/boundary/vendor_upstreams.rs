@@ -136,7 +136,8 @@ async fn model_without_a_price_is_rejected_before_sending() {
         (answer.status, &answer.headers["x-should-retry"]),
         (StatusCode::BAD_REQUEST, &"false".parse().unwrap())
     );
-    assert!(vendor.received().is_empty() && gateway.events().is_empty());
+    assert!(vendor.received().is_empty());
+    assert_eq!(gateway.wait_for_event("error").await["code"], "price_unknown");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use base::ByteBudget;
 use bytes::Bytes;
 use gateway::{
     Gateway, GatewayAttachment, GatewayConfig, GatewayIdentity, GatewayLimits, MemoryBodyStore, ModelScript,
@@ -120,6 +121,7 @@ impl TestGateway {
             policy: None,
             budgets: Vec::new(),
             limits: GatewayLimits::default(),
+            in_flight: ByteBudget::new(64 << 20),
         };
         change(&mut identity);
         let config = GatewayConfig { prices, ledger: ledger.clone(), budgets: Vec::new() };

@@ -62,6 +62,7 @@ impl PolicyDocument {
             PolicyKey::ProcOutput => self.proc.get_or_insert_default().output = Some(value.into_scalar()?),
             PolicyKey::ProcDisk => self.proc.get_or_insert_default().disk = Some(value.into_scalar()?),
             PolicyKey::ProcNofile => self.proc.get_or_insert_default().nofile = Some(value.into_scalar()?),
+            PolicyKey::ProcSockets => self.proc.get_or_insert_default().sockets = Some(value.into_scalar()?),
             PolicyKey::DegradeCpus => self.degrade.get_or_insert_default().cpus = Some(parse_means(value)?),
             PolicyKey::DegradeMemory => self.degrade.get_or_insert_default().memory = Some(parse_means(value)?),
             PolicyKey::DegradePids => self.degrade.get_or_insert_default().pids = Some(parse_means(value)?),

@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock};
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 
+use crate::secret_files::{SECRETS_ENTRY, is_secret_by_name};
 use crate::value::InvalidValue;
 
-/// One glob. `*` does not match `/`, `**` does; matching is case-sensitive. Clones share the compiled form.
+/// One glob, or `<secrets>`. `*` does not match `/`, `**` does; matching is case-sensitive. Clones share the compiled form.
 #[derive(Clone)]
 pub(crate) struct PathGlob(Arc<LazyGlob>);
 
@@ -45,8 +46,25 @@ impl PathGlob {
         Ok(Self(Arc::new(LazyGlob { text: text.to_owned(), globs, matchers: OnceLock::new() })))
     }
 
+    /// Parses an entry of a list that does not accept `<secrets>`.
+    pub(crate) fn parse_path(text: &str) -> Result<Self, InvalidValue> {
+        if text == SECRETS_ENTRY {
+            let bad = InvalidValue::new(format!("`{SECRETS_ENTRY}` is an entry of `fs.deny_read` only"));
+            return Err(bad.with_help("name the files by globs, as in `**/.env`"));
+        }
+        Self::parse(text)
+    }
+
+    /// Returns whether this is the entry for recognised secrets, which depends on more than the path.
+    pub(crate) fn is_secrets(&self) -> bool {
+        self.0.text == SECRETS_ENTRY
+    }
+
     /// Returns whether the glob matches `path`, relative to the workspace, or one of its parent directories.
     pub(crate) fn matches(&self, path: &Path) -> bool {
+        if self.is_secrets() {
+            return is_secret_by_name(path);
+        }
         // A glob that cannot be compiled matches everything, so that it never denies too little.
         let Some(globs) = self.globs() else { return true };
         let matchers = self.0.matchers.get_or_init(|| globs.iter().map(Glob::compile_matcher).collect());
@@ -62,6 +80,9 @@ impl PathGlob {
 }
 
 fn build_all(text: &str) -> Result<Vec<Glob>, String> {
+    if text == SECRETS_ENTRY {
+        return Ok(Vec::new());
+    }
     let mut globs = vec![build(text)?];
     // `hooks/**` also protects `hooks` itself, so that it cannot be replaced by a symbolic link.
     if let Some(directory) = text.strip_suffix("/**").filter(|directory| !directory.is_empty()) {

@@ -11,10 +11,10 @@ use proptest::prelude::*;
 use protocol::{
     AgentUnparsed, BodyRef, BudgetExceeded, ContentPart, EgressConnection, ErrorData, Event, EventBody, EventDraft,
     EventSource, ExecFinished, ExecStarted, FileAction, Item, ItemDelta, ItemEvent, ItemKind, ItemRole, ItemStatus,
-    LlmCall, ModelRequest, ModelResponse, Permission, PermissionStatus, PolicyChange, PolicyEffective, PolicySentence,
-    Question, QuestionStatus, ReasoningVisibility, SessionEndReason, SessionEnded, SessionRecovered, SessionRegistered,
-    SessionStarted, StderrOutput, TaskCommandFinished, TerminatedBy, Turn, TurnOutcome, TurnPhase, UpstreamError,
-    Usage, WorkspaceChanged,
+    LeftProcess, LlmCall, ModelRequest, ModelResponse, Permission, PermissionStatus, PolicyChange, PolicyEffective,
+    PolicySentence, Question, QuestionStatus, ReasoningVisibility, SessionEndReason, SessionEnded, SessionRecovered,
+    SessionRegistered, SessionStarted, StderrOutput, TaskCommandFinished, TerminatedBy, Turn, TurnOutcome, TurnPhase,
+    UpstreamError, Usage, WorkspaceChanged,
 };
 use serde_json::{Map, Value};
 
@@ -284,8 +284,9 @@ fn usage() -> impl Strategy<Value = Usage> {
 }
 
 fn model_request() -> impl Strategy<Value = ModelRequest> {
-    (id(), text(), of(text()), any::<bool>(), body_ref())
-        .prop_map(|(call_id, path, model, stream, body)| ModelRequest { call_id, path, model, stream, body })
+    (id(), text(), of(text()), any::<bool>(), of(text()), body_ref()).prop_map(
+        |(call_id, path, model, stream, beta, body)| ModelRequest { call_id, path, model, stream, beta, body },
+    )
 }
 
 fn model_response() -> impl Strategy<Value = ModelResponse> {
@@ -307,10 +308,10 @@ fn upstream_error() -> impl Strategy<Value = UpstreamError> {
 
 fn llm_call() -> impl Strategy<Value = LlmCall> {
     let names = (id(), text(), of(text()), text(), of(text()), of(text()));
-    let numbers = (usage(), any::<i64>(), any::<u16>(), any::<u64>(), any::<u64>());
+    let numbers = (usage(), any::<bool>(), any::<i64>(), any::<u16>(), any::<u64>(), any::<u64>());
     (names, numbers).prop_map(|(names, numbers)| {
         let (call_id, model, model_answered, upstream, upstream_call_id, stop_reason) = names;
-        let (usage, cost_picos, status, ttft_micros, duration_micros) = numbers;
+        let (usage, estimated, cost_picos, status, ttft_micros, duration_micros) = numbers;
         LlmCall {
             call_id,
             model,
@@ -318,6 +319,7 @@ fn llm_call() -> impl Strategy<Value = LlmCall> {
             upstream,
             upstream_call_id,
             usage,
+            estimated,
             cost_picos,
             status,
             ttft_micros,
@@ -359,11 +361,18 @@ fn task_command_finished() -> impl Strategy<Value = TaskCommandFinished> {
 }
 
 fn workspace_changed() -> impl Strategy<Value = WorkspaceChanged> {
-    (vec(text(), 0..3), vec(text(), 0..3), vec(text(), 0..3)).prop_map(|(added, modified, deleted)| WorkspaceChanged {
-        added,
-        modified,
-        deleted,
-    })
+    let paths = (vec(text(), 0..3), vec(text(), 0..3), vec(text(), 0..3));
+    let left = (any::<u32>(), text()).prop_map(|(pid, command)| LeftProcess { pid, command });
+    (paths, of(any::<u64>()), of(text()), vec(left, 0..3)).prop_map(
+        |((added, modified, deleted), set, digest, left_processes)| WorkspaceChanged {
+            added,
+            modified,
+            deleted,
+            set,
+            digest,
+            left_processes,
+        },
+    )
 }
 
 fn policy_change() -> impl Strategy<Value = PolicyChange> {

@@ -53,6 +53,17 @@ impl EngineContainer {
         self.watch = Some(watch);
     }
 
+    /// Sets the limit of socket buffers, which engines do not offer.
+    pub(super) fn limit_sockets(&self, requested: &CgroupLimits) -> Result<(), SandboxError> {
+        let (Some(bytes), Some(watch)) = (requested.socket_bytes, &self.watch) else { return Ok(()) };
+        watch.limit_sockets(bytes).map_err(|error| {
+            unavailable(
+                format!("`proc.sockets` cannot be enforced here: cannot set the limit in the engine's cgroup: {error}"),
+                "use `--backend=jail`",
+            )
+        })
+    }
+
     /// Fails unless the kernel has the requested memory limit. Some engines accept a limit and ignore it.
     pub(super) fn check_limits(&self, requested: &CgroupLimits) -> Result<(), SandboxError> {
         let Some(bytes) = requested.memory_bytes else { return Ok(()) };

@@ -29,8 +29,21 @@ pub(super) fn limit_enforcer(
     LimitEnforcer { cgroup, missing: "the engine has no cgroup to", wraps_own_kernel: kernel == ContainerKernel::Own }
 }
 
+/// Returns the rows of `policy.effective` that depend on the kernel of a container.
+pub(super) fn kernel_rows(kernel: ContainerKernel, jail: &Jail, engine: EngineKind) -> [(String, Value); 2] {
+    [("terminals".to_owned(), terminals(kernel)), ("cgroup names".to_owned(), cgroup_names(kernel, jail, engine))]
+}
+
+/// Returns whether terminals are limited, as a row of `policy.effective`.
+fn terminals(kernel: ContainerKernel) -> Value {
+    match kernel {
+        ContainerKernel::Own => json!({"state": "enforced", "by": "the container's own kernel"}),
+        ContainerKernel::Host => json!({"state": "absent", "by": "the engine's devpts has no limit"}),
+    }
+}
+
 /// Returns whether processes inside see the names of the host's cgroups, as a row of `policy.effective`.
-pub(super) fn cgroup_names(kernel: ContainerKernel, jail: &Jail, engine: EngineKind) -> Value {
+fn cgroup_names(kernel: ContainerKernel, jail: &Jail, engine: EngineKind) -> Value {
     let (state, by) = match kernel {
         ContainerKernel::Own => ("weaker", "the container's own kernel, which shows the container's name"),
         ContainerKernel::Host if jail.sees_cgroups() => ("absent", engine.as_str()),

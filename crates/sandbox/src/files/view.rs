@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::WORKSPACE;
-use policy::{Action, EffectivePolicy};
+use policy::{Action, Decision, EffectivePolicy};
 use rustix::fs::{AtFlags, FileType, Mode, fchmod, fstat, mkdirat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -29,23 +29,25 @@ pub(super) struct WorkspaceView {
     pub(super) policy: Arc<EffectivePolicy>,
 }
 
+fn check(decision: Decision, doing: &'static str, path: &Path) -> Result<(), FilesError> {
+    if decision.is_allowed() {
+        return Ok(());
+    }
+    Err(FilesError::Denied { doing, path: path.to_owned(), rule: Box::new(decision.rule) })
+}
+
 impl WorkspaceView {
     /// Fails when the policy denies to read `path`.
     pub(super) fn check_read(&self, path: &Path) -> Result<(), FilesError> {
-        self.check(Action::Read(Path::new(WORKSPACE).join(path)), "read", path)
+        check(self.policy.decide(&Action::Read(Path::new(WORKSPACE).join(path))), "read", path)
     }
 
     /// Fails when the policy denies to change `path`.
     pub(super) fn check_change(&self, path: &Path) -> Result<(), FilesError> {
-        self.check(Action::Write(Path::new(WORKSPACE).join(path)), "change", path)
-    }
-
-    fn check(&self, action: Action, doing: &'static str, path: &Path) -> Result<(), FilesError> {
-        let decision = self.policy.decide(&action);
-        if decision.is_allowed() {
-            return Ok(());
-        }
-        Err(FilesError::Denied { doing, path: path.to_owned(), rule: Box::new(decision.rule) })
+        let path_inside = Path::new(WORKSPACE).join(path);
+        check(self.policy.decide(&Action::Write(path_inside.clone())), "change", path)?;
+        // A secret by its name is not written either: without a sandbox it would be the host's file.
+        check(self.policy.decide(&Action::Read(path_inside)), "change", path)
     }
 
     pub(super) fn stat(&self, path: &Path) -> Result<FileStat, FilesError> {

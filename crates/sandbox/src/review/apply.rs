@@ -6,14 +6,16 @@
 //!
 //! The workspace must be on a file system that can exchange two names; all local ones can.
 
-mod aliases;
 mod check;
+mod choose;
 mod context;
 mod directory_entry;
 mod error;
+mod landing_mode;
+mod left_out;
+mod options;
 mod refusal;
 mod replace;
-mod repository;
 mod select;
 mod step;
 
@@ -21,38 +23,48 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 
-use self::check::check;
+use self::choose::{ChosenChanges, choose};
 use self::context::{ApplyContext, StepError};
-use self::select::select;
 use self::step::{Step, run, steps};
-use super::apply_journal::{ApplyJournal, ApplyState};
+use super::apply_journal::{ApplyJournal, ApplyState, ReplacedChanges};
+use super::change_set::{SetNote, SetOrigin};
+use super::classes::WriteRules;
 use super::manifest::{KnownFile, Manifest, ManifestEntry};
 use super::save_lock::SaveLock;
+use super::set_store::{CurrentSet, SetStore};
 use super::{FileStamp, SavedChange, SavedChanges};
 use crate::beneath;
 
-pub use check::{WriteRules, denying_rule};
+pub use check::denying_rule;
+pub(crate) use check::{ApplyCheck, CheckedRules};
 pub use error::ApplyError;
+pub use left_out::LeftOut;
+pub use options::ApplyOptions;
 pub use refusal::{HostDifference, RefusalReason, RefusedPath};
 
 /// The changes that were applied or undone.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ApplyReport {
     /// The changes, deletions first.
     pub changes: Vec<SavedChange>,
+    /// The changes that were left out. Empty for a finished or undone apply.
+    #[serde(skip_serializing_if = "LeftOut::is_empty")]
+    pub left_out: LeftOut,
 }
 
-/// Applies the changes at or below `paths`, or all of them, to `workspace`, and removes them from the saved changes.
+/// Applies the changes that `options` choose to `workspace`, and removes them from the saved changes.
 ///
 /// `rules` returns the rule of the applying user's policy that denies writing a path. Paths that the sandbox's own policy
-/// denies are refused as well. If any change is refused, none is applied.
+/// denies are refused as well. If any change is refused, none is applied, unless the options leave refused changes out.
+/// Fails with [`ApplyError::Stale`] when `saved` was opened as the current set and another set is current now. Afterwards
+/// `saved` shows the current set: the rest.
 pub fn apply(
     saved: &mut SavedChanges,
     workspace: &Path,
-    paths: Option<&[&Path]>,
+    options: &ApplyOptions,
     rules: WriteRules<'_>,
 ) -> Result<ApplyReport, ApplyError> {
-    apply_stepwise(saved, workspace, paths, rules, &|| ())
+    apply_stepwise(saved, workspace, options, rules, &|| ())
 }
 
 /// Completes an apply that was interrupted.
@@ -69,47 +81,39 @@ pub fn undo(directory: &Path) -> Result<ApplyReport, ApplyError> {
 pub(crate) fn apply_stepwise(
     saved: &mut SavedChanges,
     workspace: &Path,
-    paths: Option<&[&Path]>,
+    options: &ApplyOptions,
     rules: WriteRules<'_>,
     before_each: &dyn Fn(),
 ) -> Result<ApplyReport, ApplyError> {
     let _lock = SaveLock::take(&saved.directory)?;
-    let manifest = Manifest::read(&saved.directory)?;
-    if manifest.saved_nanos != saved.manifest.saved_nanos {
-        return Err(ApplyError::Stale);
-    }
-    saved.manifest = manifest;
+    let current = saved.confirm()?;
     let last = ApplyJournal::read(&saved.directory)?;
     if last.as_ref().is_some_and(ApplyJournal::is_unfinished) {
         return Err(ApplyError::Unfinished);
     }
     let workspace = workspace.canonicalize()?;
-    let (changes, mut refusals) = select(saved.changes(), paths);
-    let denials = &saved.manifest.denials;
-    let both = |path: &Path| rules(path).or_else(|| denials.rule_denying(path).cloned());
-    refusals.extend(check(&beneath::root(&workspace)?, &workspace, &changes, &both)?);
-    if !refusals.is_empty() {
-        return Err(ApplyError::Refused(refusals));
-    }
+    let ChosenChanges { changes, left_out } = choose(saved, &workspace, options, rules)?;
     if changes.is_empty() {
-        return Ok(ApplyReport { changes });
+        return Ok(ApplyReport { changes, left_out });
     }
     if let Some(last) = last {
         last.remove(&saved.directory)?;
     }
     let id = uuid::Uuid::new_v4().simple().to_string();
-    let mut journal = ApplyJournal { id, workspace, state: ApplyState::Started, changes };
+    let replaced = saved.is_earlier(&current).then(|| ReplacedChanges::of(&current, &changes));
+    let umask = Some(landing_mode::umask());
+    let mut journal = ApplyJournal { id, workspace, state: ApplyState::Started, umask, changes, replaced };
     before_each();
     journal.write(&saved.directory)?;
     match complete(&saved.directory, &mut journal, before_each, ApplyError::stopped) {
-        Ok(manifest) => saved.manifest = manifest,
+        Ok(manifest) => saved.follow(manifest),
         Err(error) => {
             revert(&saved.directory, &mut journal, before_each)?;
-            saved.manifest = Manifest::read(&saved.directory)?;
+            saved.follow(Manifest::read(&saved.directory)?);
             return Err(error);
         }
     }
-    Ok(ApplyReport { changes: journal.changes })
+    Ok(ApplyReport { changes: journal.changes, left_out })
 }
 
 pub(crate) fn finish_stepwise(directory: &Path, before_each: &dyn Fn()) -> Result<ApplyReport, ApplyError> {
@@ -120,14 +124,14 @@ pub(crate) fn finish_stepwise(directory: &Path, before_each: &dyn Fn()) -> Resul
         ApplyState::Undoing => return Err(ApplyError::Undoing),
         ApplyState::Started => drop(complete(directory, &mut journal, before_each, ApplyError::half_applied)?),
     }
-    Ok(ApplyReport { changes: journal.changes })
+    Ok(ApplyReport { changes: journal.changes, ..ApplyReport::default() })
 }
 
 pub(crate) fn undo_stepwise(directory: &Path, before_each: &dyn Fn()) -> Result<ApplyReport, ApplyError> {
     let _lock = SaveLock::take(directory)?;
     let mut journal = ApplyJournal::read(directory)?.ok_or(ApplyError::NothingApplied)?;
     revert(directory, &mut journal, before_each)?;
-    Ok(ApplyReport { changes: journal.changes })
+    Ok(ApplyReport { changes: journal.changes, ..ApplyReport::default() })
 }
 
 /// Takes every remaining step and records the result.
@@ -138,13 +142,16 @@ fn complete(
     stopped: fn(&Path, StepError) -> ApplyError,
 ) -> Result<Manifest, ApplyError> {
     let context = ApplyContext::open(saved, journal, before_each)?;
-    let steps = steps(&journal.changes);
+    let landing = landing_changes(journal);
+    let steps = steps(&landing);
     run(&context, &steps).map_err(|(path, stop)| stopped(path, stop))?;
     context.sync_names(&paths_of(&steps))?;
     let mut manifest = Manifest::read(saved)?;
+    let (sets, before) = (SetStore::of(saved), CurrentSet::of(&manifest));
+    sets.adopt(&manifest)?;
     record_applied(&mut manifest, &context, &journal.changes)?;
     context.next();
-    manifest.write(saved)?;
+    sets.commit(&mut manifest, before, SetOrigin::Apply, &SetNote::default())?;
     context.next();
     drop(context);
     journal.state = ApplyState::Done;
@@ -155,7 +162,8 @@ fn complete(
 /// Undoes every step, last one first, and makes the changes pending again.
 fn revert(saved: &Path, journal: &mut ApplyJournal, before_each: &dyn Fn()) -> Result<(), ApplyError> {
     let context = ApplyContext::open(saved, journal, before_each)?;
-    let steps_taken = steps(&journal.changes);
+    let landing = landing_changes(journal);
+    let steps_taken = steps(&landing);
     let applied = journal.state == ApplyState::Done;
     let mut obstacles = Vec::new();
     for step in &steps_taken {
@@ -174,21 +182,39 @@ fn revert(saved: &Path, journal: &mut ApplyJournal, before_each: &dyn Fn()) -> R
     }
     context.sync_names(&paths_of(&steps_taken))?;
     let mut manifest = Manifest::read(saved)?;
-    record_undone(&mut manifest, &context, &journal.changes)?;
+    let (sets, before) = (SetStore::of(saved), CurrentSet::of(&manifest));
+    sets.adopt(&manifest)?;
+    record_undone(&mut manifest, &context, journal)?;
     context.next();
-    manifest.write(saved)?;
+    sets.commit(&mut manifest, before, SetOrigin::Undo, &SetNote::default())?;
     context.next();
     Ok(journal.remove(saved)?)
+}
+
+/// Returns the changes with the permissions that they get on the host. A journal of an earlier version has none.
+fn landing_changes(journal: &ApplyJournal) -> Vec<SavedChange> {
+    let land = |change: &SavedChange| match journal.umask {
+        Some(umask) => landing_mode::with_landing_mode(change, umask),
+        None => change.clone(),
+    };
+    journal.changes.iter().map(land).collect()
 }
 
 fn paths_of<'a>(steps: &[Step<'a>]) -> Vec<&'a Path> {
     steps.iter().map(Step::path).collect()
 }
 
-/// Removes applied changes from the manifest, and records the files that they left on the host.
+/// Removes applied changes from the manifest, and records the files that they left on the host. A path to which an earlier
+/// set was applied stays, if the current set has another entry for it; the applied file is its base now.
 fn record_applied(manifest: &mut Manifest, context: &ApplyContext<'_>, changes: &[SavedChange]) -> io::Result<()> {
     let applied: HashMap<&Path, &SavedChange> = changes.iter().map(|change| (change.path.as_path(), change)).collect();
-    manifest.changes.retain(|record| applied.get(&*record.change.path).is_none_or(|change| **change != record.change));
+    let is_done = |change: &SavedChange| applied.get(&*change.path).is_some_and(|done| done.entry == change.entry);
+    manifest.changes.retain(|record| !is_done(&record.change));
+    for record in manifest.changes.iter_mut().filter(|record| applied.contains_key(&*record.change.path)) {
+        let base = on_host(context, &record.change.path)?;
+        record.change.rebase(base);
+    }
+    manifest.changes.retain(|record| record.change.entry.is_some() || record.change.base.is_some());
     manifest.known.retain(|known| !applied.contains_key(&*known.path));
     for change in changes {
         let left = on_host(context, &change.path)?.filter(|stamp| !stamp.is_directory());
@@ -197,18 +223,24 @@ fn record_applied(manifest: &mut Manifest, context: &ApplyContext<'_>, changes: 
     Ok(())
 }
 
-/// Makes undone changes pending again, based on the originals as they are now.
-fn record_undone(manifest: &mut Manifest, context: &ApplyContext<'_>, changes: &[SavedChange]) -> io::Result<()> {
-    let undone: HashSet<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
+/// Makes undone changes pending again, based on the originals as they are now. After an apply of an earlier set, those are
+/// the changes that were pending before it.
+fn record_undone(manifest: &mut Manifest, context: &ApplyContext<'_>, journal: &ApplyJournal) -> io::Result<()> {
+    let undone: HashSet<&Path> = journal.changes.iter().map(|change| change.path.as_path()).collect();
     manifest.known.retain(|known| !undone.contains(&*known.path));
-    let listed: HashSet<_> = manifest.changes.iter().map(|record| record.change.path.clone()).collect();
-    let missing = changes.iter().filter(|change| !listed.contains(&change.path));
-    manifest.changes.extend(missing.map(|change| ManifestEntry { change: change.clone(), upper: None }));
+    let replaced = journal.replaced.as_ref().filter(|replaced| replaced.saved_nanos == manifest.saved_nanos);
+    if let Some(replaced) = replaced {
+        manifest.changes.retain(|record| !undone.contains(&*record.change.path));
+        manifest.changes.extend(replaced.changes.iter().cloned());
+    } else {
+        let listed: HashSet<_> = manifest.changes.iter().map(|record| record.change.path.clone()).collect();
+        let missing = journal.changes.iter().filter(|change| !listed.contains(&change.path));
+        manifest.changes.extend(missing.map(|change| ManifestEntry { change: change.clone(), upper: None }));
+    }
     for record in manifest.changes.iter_mut().filter(|record| undone.contains(&*record.change.path)) {
         record.change.base = on_host(context, &record.change.path)?;
         record.change.conflict = false;
     }
-    manifest.sort();
     Ok(())
 }
 

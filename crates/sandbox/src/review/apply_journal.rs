@@ -1,11 +1,12 @@
 //! The journal of an apply, written before its first step, so that an interrupted apply can be finished or undone.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::manifest::{read_json, sync_directory, write_json};
+use super::manifest::{Manifest, ManifestEntry, read_json, sync_directory, write_json};
 use super::{SavedChange, json_path};
 
 const NAME: &str = "apply.journal";
@@ -19,7 +20,30 @@ pub(crate) struct ApplyJournal {
     #[serde(with = "json_path")]
     pub(crate) workspace: PathBuf,
     pub(crate) state: ApplyState,
+    /// The umask of the applying user. Without it, as in earlier versions, changes get the permissions of the sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) umask: Option<u32>,
     pub(crate) changes: Vec<SavedChange>,
+    /// For an apply of an earlier set, the changes of the current set at the same paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replaced: Option<ReplacedChanges>,
+}
+
+/// Changes of the current set that an undo restores.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ReplacedChanges {
+    /// The time of the save that found them. After another save they are out of date.
+    pub(crate) saved_nanos: i64,
+    pub(crate) changes: Vec<ManifestEntry>,
+}
+
+impl ReplacedChanges {
+    /// Returns the changes in `current` at the paths of `applied`.
+    pub(crate) fn of(current: &Manifest, applied: &[SavedChange]) -> Self {
+        let paths: HashSet<&Path> = applied.iter().map(|change| change.path.as_path()).collect();
+        let changes = current.changes.iter().filter(|record| paths.contains(&*record.change.path)).cloned();
+        Self { saved_nanos: current.saved_nanos, changes: changes.collect() }
+    }
 }
 
 /// The state of an apply.

@@ -77,6 +77,17 @@ pub enum UnsavedReason {
 }
 
 impl SavedChange {
+    /// Compares the entry with another state of the host from now on.
+    pub(crate) fn rebase(&mut self, base: Option<FileStamp>) {
+        self.base = base;
+        self.conflict = false;
+        self.kind = match (&self.entry, base) {
+            (None, _) => ChangeKind::Deleted,
+            (Some(_), None) => ChangeKind::Added,
+            (Some(_), Some(_)) => ChangeKind::Modified,
+        };
+    }
+
     /// Returns the digest of the saved content of a regular file.
     pub(crate) fn sha256(&self) -> Option<&str> {
         match &self.entry {

@@ -61,6 +61,33 @@ impl ContentStore {
         File::open(self.directory.join(sha256))
     }
 
+    /// Copies a content to `target`. Fails when the content in the store is not the one that its name says.
+    pub(crate) fn copy_to(&self, sha256: &str, target: &mut File) -> io::Result<()> {
+        match copy(&mut self.open(sha256)?, target, u64::MAX)? {
+            Some((_, found)) if found == sha256 => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, format!("the saved content `{sha256}` is damaged"))),
+        }
+    }
+
+    /// Returns how many contents were written since the store was opened.
+    pub(crate) fn written(&self) -> usize {
+        self.written
+    }
+
+    /// Returns the length of all contents in bytes.
+    pub(crate) fn total_bytes(&self) -> io::Result<u64> {
+        let mut total = 0_u64;
+        for entry in std::fs::read_dir(&self.directory)? {
+            total = total.saturating_add(entry?.metadata()?.len());
+        }
+        Ok(total)
+    }
+
+    /// Gives a saved content another name, on the same file system.
+    pub(crate) fn link(&self, sha256: &str, to: &Path) -> io::Result<()> {
+        std::fs::hard_link(self.directory.join(sha256), to)
+    }
+
     /// Writes all saved contents to disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         if self.written > SYNCED_ONE_BY_ONE {
@@ -70,7 +97,7 @@ impl ContentStore {
     }
 
     /// Removes contents whose digest is not in `named`.
-    pub(crate) fn retain(&self, named: &HashSet<&str>) -> io::Result<()> {
+    pub(crate) fn retain(&self, named: &HashSet<String>) -> io::Result<()> {
         for entry in std::fs::read_dir(&self.directory)? {
             let entry = entry?;
             if entry.file_name().to_str().is_none_or(|name| !named.contains(name)) {

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use base::is_plain;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 #[derive(Serialize, Deserialize)]
@@ -57,12 +58,6 @@ pub fn quoted(path: &Path) -> String {
 
 fn octal(text: &mut String, bytes: &[u8]) {
     text.extend(bytes.iter().map(|byte| format!("\\{byte:03o}")));
-}
-
-/// Returns whether a character is displayed as itself: not a control, direction or invisible character.
-pub(crate) fn is_plain(sign: char) -> bool {
-    !sign.is_control()
-        && !matches!(sign, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]

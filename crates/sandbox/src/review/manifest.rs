@@ -6,10 +6,13 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use base::Digest;
 use policy::FileDenials;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::commits::RepositoryStart;
+use super::set_digest::digest_of;
 use super::{FileStamp, SavedChange, json_path};
 
 const NAME: &str = "manifest.json";
@@ -33,6 +36,20 @@ pub(crate) struct Manifest {
     /// The file denials of the sandbox's policy.
     #[serde(default)]
     pub(crate) denials: FileDenials,
+    /// The branches of the host's repository when the session began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) repository: Option<RepositoryStart>,
+    /// The number of the set that holds these changes; 0 when nothing was ever changed. Manifests of earlier builds are
+    /// set 1.
+    #[serde(default = "first_set")]
+    pub(crate) set: u64,
+    /// The tips of the commits that belong to the set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) commits: Vec<String>,
+}
+
+fn first_set() -> u64 {
+    1
 }
 
 /// One change, with the stamp of the file that it was copied from.
@@ -68,6 +85,11 @@ impl Manifest {
 
     pub(crate) fn write(&self, directory: &Path) -> io::Result<()> {
         write_json(directory, NAME, self)
+    }
+
+    /// Returns the digest of the changes.
+    pub(crate) fn digest(&self) -> Digest {
+        digest_of(&self.workspace, self.changes.iter().map(|record| &record.change), &self.commits)
     }
 
     /// Sorts the changes: deletions first, then by path.

@@ -7,13 +7,20 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
-use super::json_path::{is_plain, quoted};
+use base::PrintableText;
+
+use super::classes::{ClassName, PathClass, classify};
+use super::diff::HIDDEN;
+use super::json_path::quoted;
 use super::{ChangeStat, SavedChanges, UnsavedReason};
 use crate::overlay::ChangeKind;
 
-/// Returns one line for each path, deletions first, and a sum. A deleted directory and its entries are one line.
+/// Returns one line for each path, deletions first, and a sum. A deleted directory and its entries are one line, and all
+/// ignored paths are one.
 pub fn render_stat(stats: &[ChangeStat]) -> String {
-    let rows = rows(stats);
+    let (ignored, stats): (Vec<&ChangeStat>, Vec<&ChangeStat>) =
+        stats.iter().partition(|stat| stat.class == ClassName::Ignored);
+    let rows = rows(&stats);
     let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or_default();
     let mut text = String::new();
     for row in &rows {
@@ -27,19 +34,49 @@ pub fn render_stat(stats: &[ChangeStat]) -> String {
     let paths = if stats.len() == 1 { "path" } else { "paths" };
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{} {paths} changed, +{added} -{removed}", stats.len());
-    text
+    text + &ignored_line(ignored.len())
 }
 
-/// Returns the patches of `paths` and everything below them, or of all changes, escaped for a terminal.
+/// Returns the line about ignored paths; empty when there are none.
+fn ignored_line(count: usize) -> String {
+    super::LeftOut { ignored: count, ..super::LeftOut::default() }.to_string()
+}
+
+/// Returns the patches of `paths` and everything below them, or of all changes that are not ignored. The text is safe to print,
+/// and `git apply` accepts it: lines about the classes of paths start with `#`, and git skips them.
 pub fn render_diff(saved: &SavedChanges, paths: Option<&[&Path]>) -> io::Result<String> {
-    let mut text = String::new();
-    for change in saved.changes() {
+    let (mut text, mut ignored) = (String::new(), 0);
+    for (change, class) in classify(saved)? {
         let wanted = paths.is_none_or(|paths| paths.iter().any(|path| change.path.starts_with(path)));
-        if wanted {
-            text.push_str(&visible(&super::diff::patch(saved, change)?));
+        if wanted && paths.is_none() && class == PathClass::Ignored {
+            ignored += 1;
+        } else if wanted {
+            text += &class_note(&class).map(|line| note(&change.path, &line)).unwrap_or_default();
+            text += &super::diff::patch(saved, change)?;
         }
     }
+    text.extend(ignored_line(ignored).lines().map(|line| format!("# {line}\n")));
     Ok(text)
+}
+
+/// Returns a line about a path that `git apply` skips.
+pub(crate) fn note(path: &Path, text: &str) -> String {
+    format!("# {}: {}\n", quoted(path), visible(text))
+}
+
+/// Returns the class of a path for a person; `None` when it is plain.
+fn class_note(class: &PathClass) -> Option<String> {
+    class_text(class.name(), class.why().as_deref())
+}
+
+fn class_text(class: ClassName, why: Option<&str>) -> Option<String> {
+    let why = why.map(visible).unwrap_or_default();
+    match class {
+        ClassName::Plain => None,
+        ClassName::RunsByItself => Some(format!("runs by itself ({why}): applied only with --confirm")),
+        ClassName::Refused => Some(format!("refused: {why}")),
+        ClassName::Ignored => Some("ignored: applied only with --ignored".to_owned()),
+    }
 }
 
 /// Returns why a file was not saved, as a clause.
@@ -56,10 +93,10 @@ struct StatRow {
     letter: char,
     name: String,
     lines: String,
-    note: &'static str,
+    note: String,
 }
 
-fn rows(stats: &[ChangeStat]) -> Vec<StatRow> {
+fn rows(stats: &[&ChangeStat]) -> Vec<StatRow> {
     let mut rows: Vec<(StatRow, &Path, u64)> = Vec::new();
     for stat in stats {
         // Sorted by path, a directory comes right before its entries.
@@ -67,6 +104,7 @@ fn rows(stats: &[ChangeStat]) -> Vec<StatRow> {
             && stat.kind == ChangeKind::Deleted
             && stat.path.starts_with(*top)
             && !stat.conflict
+            && stat.class == ClassName::Plain
         {
             *within += 1;
             row.lines = format!("with {within} below");
@@ -82,7 +120,10 @@ fn rows(stats: &[ChangeStat]) -> Vec<StatRow> {
             (false, 0, 0) => String::new(),
             (false, added, removed) => format!("+{added} -{removed}"),
         };
-        let note = if stat.conflict { "  conflict: the host changed as well" } else { "" };
+        let class = class_text(stat.class, stat.why.as_deref());
+        let hidden = stat.hidden.then(|| HIDDEN.to_owned());
+        let conflict = (stat.conflict && !stat.hidden).then(|| "conflict: the host changed as well".to_owned());
+        let note = class.into_iter().chain(hidden).chain(conflict).map(|note| format!("  {note}")).collect();
         rows.push((StatRow { letter, name: quoted(&stat.path), lines, note }, &stat.path, 0));
     }
     rows.into_iter().map(|(row, ..)| row).collect()
@@ -90,19 +131,5 @@ fn rows(stats: &[ChangeStat]) -> Vec<StatRow> {
 
 /// Returns the text with control and direction characters escaped.
 pub fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for sign in text.chars() {
-        match sign {
-            '\n' | '\t' => shown.push(sign),
-            sign if is_plain(sign) => shown.push(sign),
-            sign if sign.is_ascii_control() => {
-                let letter = u8::try_from(u32::from(sign)).unwrap_or_default() ^ 0x40;
-                shown.extend(['^', char::from(letter)]);
-            }
-            sign => {
-                let _ = write!(shown, "<U+{:04X}>", u32::from(sign));
-            }
-        }
-    }
-    shown
+    PrintableText::exact(text).into()
 }

@@ -1,6 +1,6 @@
 //! Saving of changes: copies the upper layer, which is lost with the host process, to files on disk.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Seek};
 use std::os::fd::OwnedFd;
@@ -9,11 +9,13 @@ use std::time::SystemTime;
 
 use rustix::fs::{FileType, fstat};
 
-use super::apply_journal::ApplyJournal;
+use super::change_set::{SetNote, SetOrigin};
+use super::commits::{RepositoryStart, commit_tips};
 use super::content_store::{ContentStore, are_equal};
 use super::file_stamp::nanos_of;
 use super::manifest::{KnownFile, Manifest, ManifestEntry};
 use super::save_lock::SaveLock;
+use super::set_store::{CurrentSet, SetStore};
 use super::upper_walk::{SkipReason, TouchedPath, touched_paths};
 use super::{FileStamp, SavedChange, SavedChanges, SavedEntry, UnsavedReason};
 use crate::beneath;
@@ -35,13 +37,15 @@ pub(crate) enum Reread {
     All,
 }
 
-pub(crate) fn save(layers: &OverlayLayers, into: &Path, reread: Reread) -> io::Result<SavedChanges> {
+pub(crate) fn save(layers: &OverlayLayers, into: &Path, reread: Reread, note: &SetNote) -> io::Result<SavedChanges> {
     let mut contents = ContentStore::create(into)?;
     let _lock = SaveLock::take(into)?;
-    let last = PreviousSave::read(into)?;
+    let sets = SetStore::of(into);
+    let last = PreviousSave::read(into, &sets)?;
+    let marker = SaveMarker::set(into)?;
     let lower = beneath::root(&layers.lower)?;
     let since_nanos = nanos_of(layers.since);
-    let saved_nanos = nanos_of(SystemTime::now());
+    let saved_nanos = now_nanos();
     let mut changes = Vec::new();
     let mut keeper = EntrySaver {
         upper: &layers.upper,
@@ -51,51 +55,93 @@ pub(crate) fn save(layers: &OverlayLayers, into: &Path, reread: Reread) -> io::R
         reread,
         left: MAX_TOTAL_BYTES,
     };
-    for touched in touched_paths(&layers.upper, &lower)? {
+    for touched in touched_paths(&layers.upper, &lower, &layers.denials)? {
         let Some((entry, upper)) = keeper.entry(&touched)? else { continue };
         let conflict = last.is_conflict(&touched, since_nanos);
         let TouchedPath { path, kind, below: base, .. } = touched;
         changes.push(ManifestEntry { change: SavedChange { path, kind, entry, base, conflict }, upper });
     }
     contents.sync()?;
-    let workspace = layers.lower.clone();
-    let known = last.known();
-    let denials = layers.denials.clone();
-    let manifest =
-        Manifest { version: Manifest::VERSION, workspace, since_nanos, saved_nanos, changes, known, denials };
-    manifest.write(into)?;
-    forget(into, &contents, &manifest)?;
-    Ok(SavedChanges::new(into, manifest))
+    let before = last.set;
+    // A later sandbox of the session continues the branches of the first.
+    let repository = last.repository.clone().unwrap_or_else(|| layers.repository.clone());
+    let manifest = Manifest {
+        version: Manifest::VERSION,
+        workspace: layers.lower.clone(),
+        since_nanos,
+        saved_nanos,
+        changes,
+        known: last.known(),
+        denials: layers.denials.clone(),
+        repository: Some(repository),
+        set: before.number,
+        commits: Vec::new(),
+    };
+    let mut saved = SavedChanges::new(into, manifest);
+    saved.manifest.commits = commit_tips(&saved)?.iter().map(|tip| format!("{} {}", tip.reference, tip.id)).collect();
+    sets.commit(&mut saved.manifest, before, SetOrigin::Save, note)?;
+    sets.prune(&saved.manifest, &contents, MAX_TOTAL_BYTES, marker.was_interrupted())?;
+    marker.clear()?;
+    Ok(saved)
 }
 
-/// Removes contents that neither the manifest nor an unfinished apply needs.
-fn forget(saved: &Path, contents: &ContentStore, manifest: &Manifest) -> io::Result<()> {
-    let journal = ApplyJournal::read(saved)?;
-    let applied = journal.iter().flat_map(ApplyJournal::changes);
-    let listed = manifest.changes.iter().map(|record| &record.change);
-    let named: HashSet<&str> = listed.chain(applied).filter_map(SavedChange::sha256).collect();
-    contents.retain(&named)
+/// Returns the time in nanoseconds since 1970.
+pub(crate) fn now_nanos() -> i64 {
+    nanos_of(SystemTime::now())
+}
+
+/// A file that exists while contents are saved. If it exists before, a save was interrupted, and contents that nothing
+/// names may be left.
+struct SaveMarker {
+    path: PathBuf,
+    existed: bool,
+}
+
+impl SaveMarker {
+    fn set(saved: &Path) -> io::Result<Self> {
+        let path = saved.join("saving");
+        match File::options().write(true).create_new(true).open(&path) {
+            Ok(_) => Ok(Self { path, existed: false }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Self { path, existed: true }),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn was_interrupted(&self) -> bool {
+        self.existed
+    }
+
+    fn clear(self) -> io::Result<()> {
+        std::fs::remove_file(self.path)
+    }
 }
 
 /// The result of the previous save.
-#[derive(Default)]
 struct PreviousSave {
+    set: CurrentSet,
     saved_nanos: i64,
     records: HashMap<PathBuf, ManifestEntry>,
     known: HashMap<PathBuf, FileStamp>,
+    repository: Option<RepositoryStart>,
 }
 
 impl PreviousSave {
-    fn read(saved: &Path) -> io::Result<Self> {
+    fn read(saved: &Path, sets: &SetStore) -> io::Result<Self> {
         let manifest = match Manifest::read(saved) {
             Ok(manifest) => manifest,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let (records, known) = (HashMap::new(), HashMap::new());
+                return Ok(Self { set: CurrentSet::none(), saved_nanos: 0, records, known, repository: None });
+            }
             Err(error) => return Err(error),
         };
+        sets.adopt(&manifest)?;
         Ok(Self {
+            set: CurrentSet::of(&manifest),
             saved_nanos: manifest.saved_nanos,
             records: manifest.changes.into_iter().map(|record| (record.change.path.clone(), record)).collect(),
             known: manifest.known.into_iter().map(|known| (known.path, known.stamp)).collect(),
+            repository: manifest.repository,
         })
     }
 
@@ -211,7 +257,9 @@ impl EntrySaver<'_> {
 
     /// Returns whether a file has the same mode and content as on the host.
     fn is_as_below(&self, touched: &TouchedPath, upper: &FileStamp, file: &mut File) -> io::Result<bool> {
-        let alike = |below: &FileStamp| below.mode == upper.mode && below.size == upper.size;
+        // As in git, of the permissions only that to execute is compared: an apply writes no other permission.
+        let compared = |stamp: &FileStamp| (stamp.kind(), stamp.mode & 0o7100, stamp.size);
+        let alike = |below: &FileStamp| compared(below) == compared(upper);
         if touched.kind != ChangeKind::Modified || !touched.below.is_some_and(|below| alike(&below)) {
             return Ok(false);
         }

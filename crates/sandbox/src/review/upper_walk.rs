@@ -4,12 +4,14 @@
 //! not merge is new. The sandbox wrote all of this, so directories are opened one at a time from the top: no depth, link
 //! or concurrent rename leads out of the layer.
 
+use std::collections::HashSet;
 use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use policy::FileDenials;
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use rustix::io::Errno;
 
@@ -43,14 +45,26 @@ pub(crate) enum SkipReason {
 }
 
 /// Returns every touched path, deletions first, then by path. Entries of a deleted directory are listed one by one,
-/// because each may be denied or have changed on the host.
-pub(crate) fn touched_paths(upper: &OwnedFd, lower: &OwnedFd) -> io::Result<Vec<TouchedPath>> {
+/// because each may be denied or have changed on the host. Files that were hidden from the sandbox are not deleted, and
+/// neither are the directories that contain them.
+pub(crate) fn touched_paths(upper: &OwnedFd, lower: &OwnedFd, denials: &FileDenials) -> io::Result<Vec<TouchedPath>> {
     let mut walk = UpperWalk { upper, lower, open: vec![OpenDirectory::default()], found: Vec::new() };
     while let Some(place) = walk.open.pop() {
         walk.directory(&place)?;
     }
+    keep_hidden(&mut walk.found, denials);
     walk.found.sort_by(|a, b| (a.kind != ChangeKind::Deleted, &a.path).cmp(&(b.kind != ChangeKind::Deleted, &b.path)));
     Ok(walk.found)
+}
+
+/// Removes deletions of hidden files and of the directories above them.
+fn keep_hidden(found: &mut Vec<TouchedPath>, denials: &FileDenials) {
+    let deleted = || found.iter().filter(|touched| touched.kind == ChangeKind::Deleted);
+    let hidden = deleted().filter(|touched| denials.hides(&touched.path));
+    let kept: HashSet<PathBuf> = hidden.flat_map(|touched| touched.path.ancestors()).map(Path::to_owned).collect();
+    if !kept.is_empty() {
+        found.retain(|touched| touched.kind != ChangeKind::Deleted || !kept.contains(&touched.path));
+    }
 }
 
 struct UpperWalk<'a> {

@@ -57,7 +57,8 @@ impl KernelCounters {
     /// Adds to `exit` what init cannot know about a command that ran between `self` and `after`.
     pub(super) fn correct(&self, exit: &mut ProcessExit, after: &Self) {
         // The kernel kills the largest process. It was this command if SIGKILL ended the command.
-        exit.out_of_memory = exit.signal == Some(SIGKILL) && after.oom_kills > self.oom_kills;
+        exit.memory_kills = after.oom_kills.saturating_sub(self.oom_kills);
+        exit.out_of_memory = exit.signal == Some(SIGKILL) && exit.memory_kills > 0;
         if let (Some(before), Some(after)) = (self.cpu_micros, after.cpu_micros) {
             // A container's own kernel also counts the time for which a process waits for the host's processors.
             exit.cpu_micros = exit.cpu_micros.min(after.saturating_sub(before));

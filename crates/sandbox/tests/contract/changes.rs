@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use sandbox::{ApplyError, ChangeKind, Sandbox, SandboxSpec, SavedChanges, apply};
+use sandbox::{ApplyError, ApplyOptions, ChangeKind, Sandbox, SandboxSpec, SavedChanges, apply};
 
 use crate::{NamedTest, Subject, policy, shell, spec, text};
 
@@ -14,7 +14,7 @@ pub(crate) fn confined() -> Vec<NamedTest> {
         changes_are_restored_in_the_next_sandbox,
         files_changed_on_the_host_are_conflicts,
         changes_denied_by_the_sandboxs_policy_are_not_applied,
-        commits_made_inside_are_applied_to_the_host
+        commits_made_inside_arrive_under_refs_viv
     ]
 }
 
@@ -93,17 +93,18 @@ async fn changes_denied_by_the_sandboxs_policy_are_not_applied(subject: Subject)
     drop(save_and_end(sandbox, &kept).await);
 
     let mut saved = SavedChanges::open(kept.path()).expect("saved");
-    let refused = apply(&mut saved, host.path(), None, &|_| None).expect_err("applied what was denied");
+    let refused =
+        apply(&mut saved, host.path(), &ApplyOptions::default(), &|_| None).expect_err("applied what was denied");
     let ApplyError::Refused(refusals) = refused else { panic!("{refused}") };
     let message: Vec<_> = refusals.iter().map(ToString::to_string).collect();
     assert_eq!(message, ["`kept/file`: denied by fs.deny_write: \"kept/**\" (test:6)"]);
-    apply(&mut saved, host.path(), Some(&["free".as_ref()]), &|_| None).expect("what was not denied");
+    apply(&mut saved, host.path(), &ApplyOptions::only(["free"]), &|_| None).expect("what was not denied");
     assert_eq!(fs::read_to_string(host.path().join("kept/file")).expect("file"), "before\n");
     assert_eq!(fs::read_to_string(host.path().join("free")).expect("file"), "theirs\n");
 }
 
-/// Settings and hooks of git are denied; its objects, references and index are not.
-async fn commits_made_inside_are_applied_to_the_host(subject: Subject) {
+/// Commits arrive by git's own transfer; the host's branches, HEAD and index stay as they are.
+async fn commits_made_inside_arrive_under_refs_viv(subject: Subject) {
     const GIT: &str = "export HOME=/tmp GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; \
                        export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; ";
     let (host, kept) = (workspace(), tempfile::tempdir().expect("kept"));
@@ -125,9 +126,16 @@ async fn commits_made_inside_are_applied_to_the_host(subject: Subject) {
     let done = shell(&*sandbox, &format!("{GIT} {work}")).await;
     assert_eq!((done.exit.code, text(&done.stderr)), (Some(0), String::new()));
     let log = text(&shell(&*sandbox, &format!("{GIT} git log --all --format='%H %s %D'")).await.stdout);
-    let mut saved = save_and_end(sandbox, &kept).await;
-    apply(&mut saved, host.path(), None, &|_| None).expect("nothing of it is denied");
-    assert_eq!(on_host("git log --all --format='%H %s %D'"), log);
+    let before = on_host("cat .git/HEAD .git/index | sha256sum; git for-each-ref refs/heads refs/tags");
+    let saved = save_and_end(sandbox, &kept).await;
+    let commits = sandbox::import_commits(&saved, "s1").expect("imported");
+    let tips: Vec<_> = commits.tips.iter().map(|tip| tip.tip.reference.as_str()).collect();
+    assert_eq!(tips, ["heads/main", "heads/topic"]);
+    let imported = on_host("git log --format='%H %s' refs/viv/s1/heads/main");
+    assert!(imported.lines().all(|line| log.contains(line)) && imported.contains(" third\n"), "{imported} in {log}");
+    assert_eq!(on_host("cat .git/HEAD .git/index | sha256sum; git for-each-ref refs/heads refs/tags"), before);
+    sandbox::apply_commits(&saved, "s1", None, &ApplyOptions::default(), &|_| None).expect("forward");
+    assert_eq!(on_host("git log --format='%H %s' main"), imported);
     assert_eq!(on_host("git fsck --strict; git status --porcelain"), "");
 }
 
@@ -192,7 +200,7 @@ async fn applied_changes_match_what_the_sandbox_saw(subject: Subject) {
     }
     let before = listing_on_host(host.path());
     let sandbox = subject.backend.create(spec(&subject, Some(host.path().to_owned()))).await.expect("sandbox");
-    let script = "set -e; echo after >> edited; rm removed; touch touched; chmod 700 mode; rm -r old; \
+    let script = "set -e; echo after >> edited; rm removed; touch touched; chmod 755 mode; rm -r old; \
         rm -r again; mkdir again again/sub; echo new > again/sub/c; mv moved elsewhere; ln edited hard; \
         rm file; mkdir -p file/now; echo x > file/now/x; rm -r dir; ln -s same dir; ln -s ../same again/link; \
         mkdir -m 711 closed; : > closed/empty; mv same renamed; printf x > \"$(printf 'odd\\377\\nname')\"";
@@ -206,7 +214,7 @@ async fn applied_changes_match_what_the_sandbox_saw(subject: Subject) {
     let mut changes = SavedChanges::save_final(&layers, &directory).expect("save");
     drop((sandbox, layers));
     assert!(changes.change("touched".as_ref()).is_none(), "a file that was only touched did not change");
-    apply(&mut changes, host.path(), None, &|_| None).expect("apply");
+    apply(&mut changes, host.path(), &ApplyOptions::default(), &|_| None).expect("apply");
     assert_eq!(listing_on_host(host.path()), seen);
     sandbox::undo(&directory).expect("undo");
     assert_eq!(listing_on_host(host.path()), before);

@@ -12,6 +12,8 @@ pub(crate) fn confined() -> Vec<NamedTest> {
         listeners_are_passed_out_once,
         connections_to_ports_inside_are_answered,
         limits_are_enforced_or_refused,
+        output_of_an_agent_cannot_be_forged,
+        command_can_open_its_own_streams_again,
         memory_over_the_limit_is_refused,
         out_of_memory_is_reported,
         processes_over_the_limit_are_refused,
@@ -170,13 +172,41 @@ async fn enforceable(subject: &Subject) -> bool {
     }
 }
 
+/// A tool runs as the same user as its agent. It must not reach the agent's streams or memory.
+async fn output_of_an_agent_cannot_be_forged(subject: Subject) {
+    if subject.has_own_kernel() {
+        return;
+    }
+    let sandbox = make(&subject).await;
+    let tool = r"exec < /dev/null > /dev/null 2> refused; for n in 0 1 2; do echo forged > /proc/$PPID/fd/$n; done; dd if=/proc/$PPID/fd/0 of=/dev/null count=1";
+    let agent = format!("sh -c '{tool}'; echo real; cat");
+    let input = Some(b"answer".to_vec());
+    let command = |streams| sandbox::ExecSpec { streams, stdin: input.clone(), ..crate::shell_spec(&agent) };
+    let sockets = command(sandbox::StreamKind::Sockets);
+    let protected = sandbox::run(&*sandbox, sockets, &mut |_, _| {}).await.expect("run");
+    assert_eq!(text(&protected.stdout), "real\nanswer", "{protected:?}");
+    let refused = shell(&*sandbox, "grep -c 'No such device' refused").await;
+    assert_eq!(text(&refused.stdout), "4\n", "each attempt is refused");
+    let pipes = command(sandbox::StreamKind::Pipes);
+    let unprotected = sandbox::run(&*sandbox, pipes, &mut |_, _| {}).await.expect("run");
+    assert!(text(&unprotected.stdout).starts_with("forged\n"), "the attempt works with pipes: {unprotected:?}");
+    sandbox.destroy().await.expect("destroy");
+}
+
+async fn command_can_open_its_own_streams_again(subject: Subject) {
+    let sandbox = make(&subject).await;
+    let result = shell(&*sandbox, "echo out > /dev/stdout; echo error > /dev/stderr; echo in | cat /dev/stdin").await;
+    assert_eq!((text(&result.stdout), text(&result.stderr)), ("out\nin\n".to_owned(), "error\n".to_owned()));
+    sandbox.destroy().await.expect("destroy");
+}
+
 async fn limits_are_enforced_or_refused(subject: Subject) {
     let mut strict = spec(&subject, None);
     strict.policy = policy(&subject, &[DEGRADE]);
     match subject.backend.create(strict).await {
         Ok(sandbox) => {
             let effective = sandbox.effective();
-            for key in ["proc.memory", "proc.pids", "proc.cpus", "proc.disk", "proc.nofile"] {
+            for key in ["proc.memory", "proc.pids", "proc.cpus", "proc.disk", "proc.nofile", "proc.sockets"] {
                 assert_eq!(effective[key]["state"], "enforced", "{key} in {effective}");
             }
         }
@@ -185,6 +215,7 @@ async fn limits_are_enforced_or_refused(subject: Subject) {
             assert!(missing.contains(key) && fix.contains("degrade"), "{missing} / {fix}");
             let effective = make(&subject).await.effective();
             assert_eq!(effective[key]["state"], "weaker", "{effective}");
+            assert_eq!(effective["proc.sockets"]["state"], "absent", "{effective}");
         }
         Err(other) => panic!("{other}"),
     }

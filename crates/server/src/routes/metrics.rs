@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use base::LimitHits;
 use http::header::CONTENT_TYPE;
 use session::DriftByAgent;
 
@@ -36,10 +37,19 @@ pub(crate) async fn show(State(state): State<AppState>) -> Result<Response, ApiE
             bytes,
             &[("direction=\"sent\"", egress.bytes_sent), ("direction=\"received\"", egress.bytes_received)],
         ),
+        limits(),
         drift(&state.sessions.drift()?),
     ]
     .concat();
     Ok(([(CONTENT_TYPE, KIND)], text).into_response())
+}
+
+/// Returns how often each limit of the host budget was reached.
+fn limits() -> String {
+    let help = "Times that a limit of the host budget was reached.";
+    let values: Vec<_> = LimitHits::read().map(|(limit, hits)| (format!("limit=\"{}\"", limit.key()), hits)).collect();
+    let values: Vec<_> = values.iter().map(|(labels, value)| (labels.as_str(), *value)).collect();
+    counter("viv_host_limit_reached_total", help, &values)
 }
 
 /// Returns the counts of agent output that was not understood, for agent versions that have any.

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::{Extension, Json};
 use http::StatusCode;
-use protocol::{PermissionId, QuestionId, SessionId};
+use protocol::{PermissionId, QuestionId, RequestMetadata, SessionId};
 use serde_json::Value;
 use session::{PendingRequest, SessionError};
 
@@ -74,8 +74,9 @@ pub(crate) async fn permission(
     match state.sessions.reply_permission(&id, &permission, body.reply).await {
         Err(SessionError::PermissionNotPending(_)) if is_retry(idempotent.as_deref()) => {
             let resolved = state.sessions.permission(&id, &permission).await?;
-            let status =
-                resolved.filter(|resolved| !has_reason(resolved.metadata.as_ref())).map(|resolved| resolved.status);
+            let status = resolved
+                .filter(|resolved| is_answer_of_person(resolved.metadata.as_ref()))
+                .map(|resolved| resolved.status);
             let same = status == Some(body.reply.into());
             if same { Ok(StatusCode::NO_CONTENT) } else { Err(SessionError::PermissionNotPending(permission).into()) }
         }
@@ -132,7 +133,7 @@ async fn answered_or_repeated(
     match outcome {
         Err(SessionError::QuestionNotPending(question)) if is_retry(idempotent) => {
             let resolved = state.sessions.question(id, &question).await?;
-            let resolved = resolved.filter(|resolved| !has_reason(resolved.metadata.as_ref()));
+            let resolved = resolved.filter(|resolved| is_answer_of_person(resolved.metadata.as_ref()));
             let same = resolved.is_some_and(|resolved| resolved.answers == answers);
             if same { Ok(StatusCode::NO_CONTENT) } else { Err(SessionError::QuestionNotPending(question).into()) }
         }
@@ -144,7 +145,7 @@ fn is_retry(idempotent: Option<&IdempotentRequest>) -> bool {
     idempotent.is_some_and(IdempotentRequest::is_retry)
 }
 
-/// Returns whether the request was resolved without a person, for a recorded reason.
-fn has_reason(metadata: Option<&Value>) -> bool {
-    metadata.is_some_and(|metadata| !metadata["reason"].is_null())
+/// Returns whether a person resolved the request: every other resolution records its reason.
+fn is_answer_of_person(metadata: Option<&Value>) -> bool {
+    RequestMetadata::read(metadata).reason.is_none()
 }

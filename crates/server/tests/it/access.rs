@@ -12,16 +12,38 @@ crate::trials!(
     token_allows_only_its_scopes,
     session_token_of_the_gateway_is_rejected,
     unknown_host_is_refused_even_with_a_token,
+    token_cannot_open_more_sessions_than_its_limit,
 );
 
+async fn token_cannot_open_more_sessions_than_its_limit() {
+    let budget = session::HostBudget { sessions_per_token: 1, ..session::HostBudget::default() };
+    let stage = Stage::within(budget, ServerConfig { auth: AuthMode::Tokens(tokens()), ..config() });
+    let create = async |token: &str, id: &str| {
+        call(&stage, token, "POST", &format!("/v1/sessions/{id}"), r#"{"agent":"mock"}"#).await
+    };
+    assert_eq!(create("driver", "s1").await.status, 200);
+    let refused = create("driver", "s2").await;
+    assert_eq!((refused.status, &refused.json()["code"]), (429, &"too_many_sessions".into()), "{}", refused.text());
+    assert_eq!(create("admin", "s3").await.status, 200, "the limit does not apply to the operator");
+    let metrics = call(&stage, "admin", "GET", "/metrics", "").await;
+    assert!(
+        metrics.text().contains("viv_host_limit_reached_total{limit=\"sessions_per_token\"} "),
+        "{}",
+        metrics.text()
+    );
+}
+
 fn guarded() -> Stage {
-    let tokens = vec![
+    Stage::with(ServerConfig { auth: AuthMode::Tokens(tokens()), ..config() })
+}
+
+fn tokens() -> Vec<AccessToken> {
+    vec![
         AccessToken::new("admin", [TokenScope::Admin]),
         AccessToken::new("reader", [TokenScope::Read]),
         AccessToken::new("driver", [TokenScope::Drive, TokenScope::Read]),
         AccessToken::new("answerer", [TokenScope::Answer]),
-    ];
-    Stage::with(ServerConfig { auth: AuthMode::Tokens(tokens), ..config() })
+    ]
 }
 
 async fn call(stage: &Stage, token: &str, method: &str, path: &str, body: &str) -> ApiResponse {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use server::{AuthMode, ServerConfig, app};
-use session::{SessionOptions, Sessions};
+use session::{HostBudget, SessionOptions, Sessions};
 use tempfile::TempDir;
 use testkit::SessionHostFixture;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +29,14 @@ impl Stage {
     /// Starts a server on an existing directory.
     pub(crate) fn on(directory: TempDir, config: ServerConfig) -> Self {
         let sessions = open(directory.path());
+        let app = app(sessions.clone(), config, CancellationToken::new()).unwrap();
+        Self { directory, client: Client::new(app), sessions }
+    }
+
+    /// Starts a server with another host budget.
+    pub(crate) fn within(budget: HostBudget, config: ServerConfig) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = SessionHostFixture::new(directory.path()).budget(budget).open();
         let app = app(sessions.clone(), config, CancellationToken::new()).unwrap();
         Self { directory, client: Client::new(app), sessions }
     }

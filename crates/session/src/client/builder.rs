@@ -15,8 +15,8 @@ use tokio::sync::OnceCell;
 
 use super::{AgentClient, ClientState};
 use crate::{
-    AgentRegistry, BillingSettings, HostVariables, SessionError, SessionHostConfig, SessionOptions, SessionTimeouts,
-    Sessions, UpstreamRegistry, system_egress,
+    AgentRegistry, BillingSettings, HostBudget, HostVariables, SessionError, SessionHostConfig, SessionOptions,
+    SessionTimeouts, Sessions, UpstreamRegistry, system_egress,
 };
 
 /// The sandbox in which agents run.
@@ -203,6 +203,7 @@ impl AgentClientBuilder {
             policy,
             project_policy: None,
             timeouts: self.timeouts,
+            budget: HostBudget::default(),
             variables: self.variables,
         })?;
         let inner = ClientState { sessions, agent, options: self.options, recovered: OnceCell::new() };

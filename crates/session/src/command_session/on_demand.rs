@@ -13,16 +13,16 @@ use policy::EffectivePolicy;
 use protocol::{Event, EventBody, EventDraft, SessionEnded, SessionId, SessionRegistered};
 use sandbox::{Sandbox, SandboxBackend};
 use serde_json::Value;
-use store::{DataDir, FileJournal, Journal, JournalError, SessionPatch, StoredRange, SystemClock};
+use store::{DataDir, FileJournal, Journal, JournalError, SessionPatch, StorageExceeded, StoredRange, SystemClock};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use super::environment::CommandEnvironment;
 use super::{CommandSession, Registration};
-use crate::lifecycle::{Listeners, NO_AGENT, Recorder, SandboxCredentials, SessionPlan};
+use crate::lifecycle::{Listeners, NO_AGENT, Recorder, SandboxCredentials, SessionPlan, git_config};
 use crate::skills::SkillSources;
 use crate::storage::SessionStore;
-use crate::{HostVariables, SessionError, SessionOptions};
+use crate::{HostBudget, HostVariables, SessionError, SessionOptions};
 
 /// Settings of a command session that is recorded on demand.
 pub struct OnDemandSettings {
@@ -44,21 +44,24 @@ pub struct OnDemandSettings {
     pub variables: HostVariables,
     /// Directory for the journal.
     pub data_dir: PathBuf,
+    /// The most that this process spends for the session.
+    pub budget: HostBudget,
 }
 
 /// Makes the sandbox and serves its egress port.
 pub(super) async fn open(settings: OnDemandSettings) -> Result<CommandSession, SessionError> {
-    let OnDemandSettings { id, title, workspace, dependencies, policy, backend, egress, variables, data_dir } =
+    let OnDemandSettings { id, title, workspace, dependencies, policy, backend, egress, variables, data_dir, budget } =
         settings;
     let options = SessionOptions { dependencies, ..SessionOptions::default() };
     let plan = Arc::new(plan(id, title, workspace, options, policy));
     plan.check_workspace(&data_dir)?;
     let credentials = SandboxCredentials::issue(&egress, &plan)?;
-    let spec = plan.sandbox_spec(Vec::new(), credentials.files().into_iter().collect());
+    let files = credentials.files().into_iter().chain([git_config(&variables, &plan)]);
+    let spec = plan.sandbox_spec(Vec::new(), files.collect());
     let sandbox = backend.create(spec).await?;
-    let journal = Arc::new(OnDemandJournal::new(data_dir, plan.clone(), backend.name(), &*sandbox));
+    let journal = Arc::new(OnDemandJournal::new(data_dir, plan.clone(), backend.name(), &*sandbox, budget));
     let recorder = Recorder::new(journal.clone());
-    let listeners = match Listeners::open_egress(&egress, &plan, &recorder, &*sandbox, &credentials) {
+    let listeners = match Listeners::open_egress(&egress, &plan, &recorder, &*sandbox, &credentials, &journal.budget) {
         Ok(listeners) => listeners,
         Err(error) => {
             sandbox.destroy().await?;
@@ -120,6 +123,9 @@ pub(super) struct OnDemandJournal {
     backend: String,
     /// The policy as the sandbox enforces it, key by key.
     enforced: Value,
+    budget: HostBudget,
+    /// The limit of disk space that a record reached.
+    storage_reached: watch::Sender<Option<StorageExceeded>>,
     last: watch::Sender<u64>,
     state: Mutex<State>,
 }
@@ -139,13 +145,21 @@ struct Created {
 }
 
 impl OnDemandJournal {
-    fn new(data_dir: PathBuf, plan: Arc<SessionPlan>, backend: &str, sandbox: &dyn Sandbox) -> Self {
+    fn new(
+        data_dir: PathBuf,
+        plan: Arc<SessionPlan>,
+        backend: &str,
+        sandbox: &dyn Sandbox,
+        budget: HostBudget,
+    ) -> Self {
         Self {
             data_dir,
             plan,
             sandbox_id: sandbox.id().to_owned(),
             backend: backend.to_owned(),
             enforced: sandbox.effective(),
+            budget,
+            storage_reached: watch::Sender::new(None),
             last: watch::Sender::new(0),
             state: Mutex::default(),
         }
@@ -171,14 +185,27 @@ impl OnDemandJournal {
         store.update(&self.plan.id, SessionPatch { event_count, outcome, ..SessionPatch::default() }).await
     }
 
+    /// Waits until a record is refused because the session has no disk space left, and returns the limit.
+    pub(super) async fn storage_reached(&self) -> StorageExceeded {
+        let mut reached = self.storage_reached.subscribe();
+        let exceeded = reached.wait_for(Option::is_some).await.ok().and_then(|exceeded| *exceeded);
+        match exceeded {
+            Some(exceeded) => exceeded,
+            None => std::future::pending().await,
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
     fn create(&self) -> Result<Created, SessionError> {
-        let store = Arc::new(SessionStore::open(DataDir::open(&self.data_dir)?, Arc::new(SystemClock))?);
+        let store =
+            Arc::new(SessionStore::open(DataDir::open(&self.data_dir)?, Arc::new(SystemClock), self.budget.storage)?);
         let (journal, _) = store.register(&self.plan.index_row(store.owner.id().clone()))?;
-        let effective = self.plan.effective_policy_at(store.now_unix_secs(), &self.backend, self.enforced.clone());
+        store.check_free_space()?;
+        let (now, enforced) = (store.now_unix_secs(), self.enforced.clone());
+        let effective = self.plan.effective_policy_at(now, &self.backend, enforced, &self.budget);
         let registered = SessionRegistered {
             session_id: self.plan.id.clone(),
             sandbox_id: self.sandbox_id.clone(),
@@ -194,7 +221,11 @@ impl OnDemandJournal {
     }
 
     fn write(&self, created: &Created, drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
-        let stored = created.journal.store(drafts)?;
+        let stored = created.journal.store(drafts).inspect_err(|error| {
+            if let JournalError::StorageLimit(exceeded) = error {
+                self.storage_reached.send_replace(Some(*exceeded));
+            }
+        })?;
         self.last.send_replace(*created.journal.last().borrow());
         Ok(stored)
     }

@@ -20,6 +20,11 @@ impl HostVariables {
         Self(Some(Arc::new(look_up)))
     }
 
+    /// Returns a variable of the host; `None` when it is not set.
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        self.0.as_ref().and_then(|look_up| look_up(name))
+    }
+
     /// Adds the variables that `policy` passes to `env`.
     pub(crate) fn pass(&self, policy: &EffectivePolicy, env: &mut BTreeMap<String, String>) {
         if let Some(look_up) = &self.0 {

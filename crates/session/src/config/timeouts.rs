@@ -15,6 +15,8 @@ pub struct SessionTimeouts {
     pub stop_grace: Duration,
     /// Longest time between the end of a process's output and its exit, in either order.
     pub exit_grace: Duration,
+    /// Interval of the checks for free disk space while a turn or command runs.
+    pub free_space_check: Duration,
     /// The end of a turn is recorded when the cost of its model calls is recorded, or after this time.
     pub billing: Duration,
 }
@@ -27,6 +29,7 @@ impl Default for SessionTimeouts {
             silence: Duration::from_secs(30 * 60),
             stop_grace: Duration::from_secs(5),
             exit_grace: Duration::from_millis(500),
+            free_space_check: Duration::from_secs(2),
             billing: Duration::from_secs(1),
         }
     }

@@ -12,6 +12,7 @@ mod message_queue;
 mod permissions;
 mod policy_update;
 mod saved_changes;
+mod storage_limit;
 mod tool_gate;
 mod turn_sync;
 mod turns;
@@ -21,6 +22,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use protocol::Grant;
+use store::{StorageExceeded, StorageMeter};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -31,6 +33,7 @@ use crate::lifecycle::{
     ReplySender, SessionHandle, SessionHost, SessionPlan, TurnInput, TurnState,
 };
 
+pub use grants::grant_pattern;
 pub(crate) use permissions::{resolved_permission, resolved_question};
 pub(crate) use saved_changes::summarize_changes;
 
@@ -57,6 +60,8 @@ pub(crate) struct Actor {
     grant_deadline: Option<Instant>,
     /// When the turn times out by its policy. Checked only while the agent works, not while it waits for a person.
     turn_deadline: Instant,
+    /// When the free disk space is checked again, while a turn runs.
+    space_deadline: Instant,
     turn_count: u64,
     /// Whether this actor has started the agent. Queued messages start the agent again only after that.
     agent_started: bool,
@@ -79,6 +84,7 @@ enum ActorEvent {
     Command(Option<Box<ActorCommand>>),
     Synced(Result<(), SessionError>),
     Deadline,
+    StorageReached(StorageExceeded),
     Signal(AgentSignal),
 }
 
@@ -91,6 +97,9 @@ impl Actor {
                 biased;
                 command = commands.recv() => ActorEvent::Command(command),
                 () = until(deadline) => ActorEvent::Deadline,
+                exceeded = storage_reached(self.recorder.storage()), if self.agent.is_some() => {
+                    ActorEvent::StorageReached(exceeded)
+                }
                 outcome = self.turn_sync.wait(), if self.turn_sync.is_running() => ActorEvent::Synced(outcome),
                 signal = next_signal(self.agent.as_mut()) => ActorEvent::Signal(signal),
             };
@@ -111,6 +120,7 @@ impl Actor {
             ActorEvent::Command(None) => Ok(Flow::Break(())),
             ActorEvent::Deadline => self.handle_deadline().await,
             ActorEvent::Synced(outcome) => outcome.map(Flow::Continue),
+            ActorEvent::StorageReached(exceeded) => Err(exceeded.into()),
             ActorEvent::Signal(signal) => self.handle_signal(signal).await,
         };
         let flow = match flow {
@@ -120,7 +130,7 @@ impl Actor {
         match flow {
             Ok(flow) => flow,
             Err(error) => {
-                self.handle_journal_failure(&error).await;
+                self.handle_failure(&error).await;
                 Flow::Continue(())
             }
         }
@@ -137,7 +147,7 @@ impl Actor {
                 self.reply_to(reply, outcome).await;
             }
             ActorCommand::Resume(reply) => {
-                let outcome = if self.agent.is_none() { self.restart_agent().await } else { Ok(()) };
+                let outcome = if self.agent.is_none() { self.resume_agent().await } else { Ok(()) };
                 self.reply_to(reply, outcome).await;
             }
             ActorCommand::Interrupt(reply) => {
@@ -180,9 +190,11 @@ impl Actor {
     }
 
     async fn reply_to<T>(&mut self, reply: ReplySender<T>, outcome: Result<T, SessionError>) {
-        let journal_error = match &outcome {
-            Err(SessionError::Journal(error)) => Some(error.to_string()),
-            _ => None,
+        let (journal_error, exceeded) = match &outcome {
+            Err(SessionError::Journal(error)) => (Some(error.to_string()), None),
+            // Without an agent, the command was refused before it changed anything.
+            Err(SessionError::Storage(exceeded)) => (None, Some(*exceeded).filter(|_| self.agent.is_some())),
+            _ => (None, None),
         };
         self.publish_snapshot();
         // The caller may be gone; the command has taken effect all the same.
@@ -190,12 +202,19 @@ impl Actor {
         if let Some(error) = journal_error {
             self.handle_journal_failure(&error).await;
         }
+        if let Some(exceeded) = exceeded {
+            self.handle_failure(&exceeded.into()).await;
+        }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
         let running = self.turn == TurnState::Running;
         let timeout = running.then(|| self.turn_deadline.min(self.silence.since + self.host.config.timeouts.silence));
-        [self.pending.first_deadline(), self.stop_deadline, self.grant_deadline, timeout].into_iter().flatten().min()
+        let space_check = (self.turn != TurnState::Idle).then_some(self.space_deadline);
+        [self.pending.first_deadline(), self.stop_deadline, self.grant_deadline, timeout, space_check]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     async fn handle_deadline(&mut self) -> Result<Flow, SessionError> {
@@ -206,6 +225,10 @@ impl Actor {
         }
         if self.stop_deadline.is_some_and(|deadline| deadline <= now) {
             self.advance_turn(TurnInput::StopTimedOut).await?;
+        }
+        if self.turn != TurnState::Idle && self.space_deadline <= now {
+            self.space_deadline = now + self.host.config.timeouts.free_space_check;
+            self.host.store.check_free_space()?;
         }
         if self.turn == TurnState::Running && self.turn_deadline <= now {
             self.advance_turn(TurnInput::TimedOut).await?;
@@ -248,6 +271,13 @@ impl Actor {
 async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn storage_reached(storage: Option<&Arc<StorageMeter>>) -> StorageExceeded {
+    match storage {
+        Some(storage) => storage.reached().await,
         None => std::future::pending().await,
     }
 }

@@ -137,6 +137,15 @@ impl AgentProcess {
         &*self.sandbox
     }
 
+    pub(crate) fn shared_sandbox(&self) -> Arc<dyn Sandbox> {
+        Arc::clone(&self.sandbox)
+    }
+
+    /// Returns whether the agent's own process is known to have exited.
+    pub(crate) fn has_exited(&self) -> bool {
+        self.exiting.exit.is_some()
+    }
+
     /// Returns the overlay layers of the workspace; `None` without an overlay.
     pub(crate) fn layers(&self) -> Option<OverlayLayers> {
         self.sandbox.layers()

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use base::lock;
 use gateway::{TurnGuard, TurnTracker};
 use protocol::TurnId;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// The turn that runs now. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -18,17 +18,27 @@ struct RunningTurn {
     id: TurnId,
     /// The calls of the turn whose end is not recorded.
     calls: TaskTracker,
+    /// Cancelled when the turn is interrupted, so that the gateway cancels the calls.
+    interrupted: CancellationToken,
 }
 
 impl CurrentTurn {
     /// Sets the turn that runs now; `None` between turns.
     pub(crate) fn set(&self, turn: Option<TurnId>) {
-        *self.running() = turn.map(|id| RunningTurn { id, calls: TaskTracker::new() });
+        *self.running() =
+            turn.map(|id| RunningTurn { id, calls: TaskTracker::new(), interrupted: CancellationToken::new() });
     }
 
     /// Returns the turn that runs now.
     pub(crate) fn get(&self) -> Option<TurnId> {
         self.running().as_ref().map(|running| running.id.clone())
+    }
+
+    /// Cancels the calls of the turn that runs now, so that they do not hold money that the next turn needs.
+    pub(crate) fn interrupt_calls(&self) {
+        if let Some(running) = &*self.running() {
+            running.interrupted.cancel();
+        }
     }
 
     /// Waits until the end of every call of the current turn is recorded, with its cost.
@@ -47,7 +57,9 @@ impl CurrentTurn {
 
 impl TurnTracker for CurrentTurn {
     fn join(&self) -> Option<TurnGuard> {
-        self.running().as_ref().map(|running| TurnGuard::new(running.id.clone(), running.calls.token()))
+        self.running().as_ref().map(|running| {
+            TurnGuard::new(running.id.clone(), running.calls.token()).with_interrupt(running.interrupted.clone())
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use base::lock;
+use base::{HostLimit, LimitHits, lock};
 use protocol::SessionId;
 use tokio_util::task::TaskTracker;
 
@@ -71,13 +71,37 @@ impl SessionHost {
 
     /// Registers a new session; fails when a session with its id is registered.
     pub(crate) fn register(&self, handle: &Arc<SessionHandle>) -> Result<(), SessionError> {
-        match self.open_handles()?.entry(handle.id.clone()) {
+        let mut handles = self.open_handles()?;
+        if !handles.contains_key(&handle.id) {
+            self.check_session_count(&handles, handle.token.as_deref())?;
+        }
+        match handles.entry(handle.id.clone()) {
             Entry::Occupied(_) => Err(SessionError::AlreadyExists(handle.id.clone())),
             Entry::Vacant(vacant) => {
                 vacant.insert(handle.clone());
                 Ok(())
             }
         }
+    }
+
+    /// Fails if one more session would be too many, of the host or of the token that creates it.
+    fn check_session_count(
+        &self,
+        open: &HashMap<SessionId, Arc<SessionHandle>>,
+        token: Option<&str>,
+    ) -> Result<(), SessionError> {
+        let budget = &self.config.budget;
+        let of_token = || open.values().filter(|handle| handle.token.as_deref() == token).count();
+        let reached = if open.len() >= budget.sessions {
+            (open.len(), HostLimit::Sessions)
+        } else if token.is_some() && of_token() >= budget.sessions_per_token {
+            (budget.sessions_per_token, HostLimit::SessionsPerToken)
+        } else {
+            return Ok(());
+        };
+        LimitHits::count(reached.1);
+        tracing::warn!(open = reached.0, limit = reached.1.key(), "refused a session: too many are open");
+        Err(SessionError::TooManySessions { open: reached.0, limit: reached.1 })
     }
 
     /// Returns the registered handle with the id of `new`, or registers `new`. The flag says whether `new` was registered.

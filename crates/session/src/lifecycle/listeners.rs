@@ -6,15 +6,15 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use agents::PlacedFile;
-use base::EGRESS_PORT;
-use egress::{CA_BUNDLE_PATH, DnsSockets, Egress, LivePolicy, ProxyCredentials};
+use base::{ByteBudget, EGRESS_PORT};
+use egress::{CA_BUNDLE_PATH, DnsSockets, Egress, EgressLimits, LivePolicy, ProxyCredentials};
 use gateway::{GatewayIdentity, SessionToken};
 use policy::EffectivePolicy;
 use sandbox::{Sandbox, SandboxError, SandboxPort};
 use store::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
 
-use crate::SessionError;
 use crate::lifecycle::{Recorder, SessionHost, SessionPlan};
+use crate::{HostBudget, SessionError};
 
 /// Credentials that identify one sandbox at its listeners.
 pub(crate) struct SandboxCredentials {
@@ -62,9 +62,10 @@ impl Listeners {
         sandbox: &dyn Sandbox,
         credentials: &SandboxCredentials,
     ) -> Result<Self, SessionError> {
-        let models = attach_models(host, plan, recorder, sandbox, &credentials.token)?;
+        let budget = SessionBudget::new(&host.config.budget);
+        let models = attach_models(host, plan, recorder, sandbox, (&credentials.token, &budget))?;
         let policy = plan.policy_at(host.store.now_unix_secs());
-        let egress = attach_egress(&host.config.egress, policy, plan, recorder, sandbox, credentials)?;
+        let egress = attach_egress(&host.config.egress, policy, plan, recorder, sandbox, (credentials, budget))?;
         Ok(Self { models, egress, proxy: credentials.proxy.clone() })
     }
 
@@ -75,8 +76,10 @@ impl Listeners {
         recorder: &Recorder,
         sandbox: &dyn Sandbox,
         credentials: &SandboxCredentials,
+        budget: &HostBudget,
     ) -> Result<Self, SessionError> {
-        let egress = attach_egress(egress, (*plan.policy).clone(), plan, recorder, sandbox, credentials)?;
+        let with = (credentials, SessionBudget::new(budget));
+        let egress = attach_egress(egress, (*plan.policy).clone(), plan, recorder, sandbox, with)?;
         Ok(Self { models: None, egress, proxy: credentials.proxy.clone() })
     }
 
@@ -105,12 +108,24 @@ impl Listeners {
     }
 }
 
+/// The part of the host budget that the listeners of one session share.
+struct SessionBudget {
+    in_flight: ByteBudget,
+    egress: EgressLimits,
+}
+
+impl SessionBudget {
+    fn new(budget: &HostBudget) -> Self {
+        Self { in_flight: budget.in_flight(), egress: budget.egress_limits() }
+    }
+}
+
 fn attach_models(
     host: &SessionHost,
     plan: &SessionPlan,
     recorder: &Recorder,
     sandbox: &dyn Sandbox,
-    token: &str,
+    (token, budget): (&str, &SessionBudget),
 ) -> Result<Option<gateway::GatewayAttachment>, SessionError> {
     let Some(listener) = sandbox.take_listener(SandboxPort::Models) else { return Ok(None) };
     let options = &plan.options;
@@ -129,12 +144,13 @@ fn attach_models(
         run: plan.id.as_str().into(),
         attempt: plan.epoch,
         journal: recorder.journal().clone(),
-        bodies: host.store.bodies(host.config.gateway_limits.compress),
+        bodies: host.store.bodies(recorder.storage().cloned(), host.config.gateway_limits.compress),
         turn: Arc::new(recorder.current_turn()),
         upstream,
         policy: Some(plan.policy.clone()),
         budgets: budgets(&plan.policy),
-        limits: host.config.gateway_limits.clone(),
+        limits: host.config.budget.gateway_limits(host.config.gateway_limits.clone()),
+        in_flight: budget.in_flight.clone(),
     };
     let attached = host.config.gateway.attach(listener, identity);
     attached.map(Some).map_err(|source| listener_error("the model gateway's port", source))
@@ -146,7 +162,7 @@ fn attach_egress(
     plan: &SessionPlan,
     recorder: &Recorder,
     sandbox: &dyn Sandbox,
-    credentials: &SandboxCredentials,
+    (credentials, budget): (&SandboxCredentials, SessionBudget),
 ) -> Result<Option<(egress::EgressAttachment, LivePolicy)>, SessionError> {
     let Some(listener) = sandbox.take_listener(SandboxPort::Egress) else { return Ok(None) };
     let turn = recorder.current_turn();
@@ -158,7 +174,8 @@ fn attach_egress(
         policy: live_policy.clone(),
         credentials: credentials.proxy.clone(),
         dns: sandbox.take_dns_sockets().map(|(streams, datagrams)| DnsSockets { datagrams, streams }),
-        limits: egress::EgressLimits::default(),
+        limits: budget.egress,
+        in_flight: budget.in_flight,
     };
     let attached = egress.attach(listener, identity);
     attached.map(|egress| Some((egress, live_policy))).map_err(|source| listener_error("the egress port", source))

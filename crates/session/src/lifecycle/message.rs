@@ -27,6 +27,8 @@ pub struct SessionOptions {
     pub replay: Option<ReplaySession>,
     /// Normalizes requests and events before a replay compares them; the built-in rules by default.
     pub normalizer: Option<Arc<RequestNormalizer>>,
+    /// The name of the access token that creates the session, for the limit of open sessions.
+    pub token: Option<String>,
     /// The host directories that the session may use as workspace.
     pub workspaces: WorkspaceAccess,
 }

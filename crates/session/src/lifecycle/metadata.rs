@@ -1,96 +1,8 @@
-//! Typed metadata of events: the fields that sessions write and read back.
-//!
-//! Fields that an agent added are passed through unchanged.
+//! Typed metadata of turns, tool calls and exits: the fields that sessions write and read back.
 
 use protocol::Permission;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
-/// Metadata of `permission.*` and `question.*` events.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct RequestMetadata {
-    /// The grant that answered the request.
-    pub(crate) granted_by: Option<String>,
-    /// The policy rule that denied the request.
-    pub(crate) denied_by: Option<String>,
-    /// Why the request was resolved without a person.
-    pub(crate) reason: Option<String>,
-    /// The event that kept a person from answering.
-    pub(crate) cause: Option<String>,
-    agent_fields: Map<String, Value>,
-}
-
-/// Why a request was resolved without a person.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Resolution<'a> {
-    pub(crate) reason: &'a str,
-    pub(crate) cause: Option<&'a str>,
-}
-
-/// The resolution reason of a request that nobody answered in time.
-const EXPIRED: &str = "expired";
-
-impl<'a> Resolution<'a> {
-    /// Returns a resolution with a reason alone.
-    pub(crate) fn new(reason: &'a str) -> Self {
-        Self { reason, cause: None }
-    }
-
-    /// Returns the resolution of a request that can no longer be answered because of `cause`.
-    pub(crate) fn expired(cause: &'a str) -> Self {
-        Self { reason: EXPIRED, cause: Some(cause) }
-    }
-}
-
-impl RequestMetadata {
-    /// Reads the metadata of an event. A value that is not an object is kept as the field `asked`.
-    pub(crate) fn read(metadata: Option<&Value>) -> Self {
-        let mut agent_fields = match metadata {
-            Some(Value::Object(fields)) => fields.clone(),
-            Some(other) => Map::from_iter([("asked".to_owned(), other.clone())]),
-            None => Map::new(),
-        };
-        let mut take = |name: &str| match agent_fields.remove(name) {
-            Some(Value::String(text)) => Some(text),
-            Some(other) => {
-                agent_fields.insert(name.to_owned(), other);
-                None
-            }
-            None => None,
-        };
-        let (granted_by, denied_by) = (take("granted_by"), take("denied_by"));
-        let (reason, cause) = (take("reason"), take("cause"));
-        Self { granted_by, denied_by, reason, cause, agent_fields }
-    }
-
-    /// Returns `metadata` with the fields of `resolution` added.
-    pub(crate) fn resolved(metadata: Option<&Value>, resolution: Option<Resolution<'_>>) -> Option<Value> {
-        let Some(Resolution { reason, cause }) = resolution else { return metadata.cloned() };
-        let mut resolved = Self::read(metadata);
-        resolved.reason = Some(reason.to_owned());
-        resolved.cause = cause.map(str::to_owned).or(resolved.cause);
-        Some(resolved.into_value())
-    }
-
-    /// Returns the metadata as it is written to the journal.
-    pub(crate) fn into_value(self) -> Value {
-        let Self { granted_by, denied_by, reason, cause, mut agent_fields } = self;
-        let fields = [("granted_by", granted_by), ("denied_by", denied_by), ("reason", reason), ("cause", cause)];
-        let present = fields.into_iter().filter_map(|(name, text)| Some((name.to_owned(), Value::String(text?))));
-        agent_fields.extend(present);
-        Value::Object(agent_fields)
-    }
-
-    /// Whether a grant or the policy answered the request, so that it waits for nobody.
-    pub(crate) fn is_answered(&self) -> bool {
-        self.granted_by.is_some() || self.denied_by.is_some()
-    }
-
-    /// Whether the request was resolved without a person, other than by its deadline.
-    pub(crate) fn was_resolved_by_session(&self) -> bool {
-        self.reason.as_deref().is_some_and(|reason| reason != EXPIRED)
-    }
-}
+use serde_json::Value;
 
 /// The tool call that a permission request describes, as the agent reported it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -188,16 +100,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn fields_of_the_agent_survive_a_resolution() {
-        let asked = json!({"tool": "Bash", "reason": 5});
-        let resolved = RequestMetadata::resolved(Some(&asked), Some(Resolution::expired("deadline")));
-        assert_eq!(resolved, Some(json!({"tool": "Bash", "reason": "expired", "cause": "deadline"})));
-        assert_eq!(RequestMetadata::resolved(Some(&asked), None), Some(asked));
-        let text = RequestMetadata::resolved(Some(&json!("text")), Some(Resolution::new("policy")));
-        assert_eq!(text, Some(json!({"asked": "text", "reason": "policy"})));
-    }
 
     #[test]
     fn exit_details_keep_their_wire_format() {

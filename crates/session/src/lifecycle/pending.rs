@@ -87,6 +87,11 @@ impl PendingRequests {
         self.questions.remove(id).is_some()
     }
 
+    /// Returns the number of requests.
+    pub(crate) fn len(&self) -> usize {
+        self.permissions.len() + self.questions.len()
+    }
+
     /// Returns the earliest deadline.
     pub(crate) fn first_deadline(&self) -> Option<Instant> {
         let permissions = self.permissions.values().map(|entry| entry.deadline);

@@ -6,7 +6,7 @@ use protocol::{
     AgentUnparsed, ContentPart, Event, EventBody, EventDraft, Item, ItemEvent, ItemId, ItemKind, ItemRole, ItemStatus,
     PolicyEffective, SessionRegistered, Turn, TurnId, TurnOutcome, TurnPhase,
 };
-use store::{Journal, JournalError};
+use store::{FileJournal, Journal, JournalError, StorageMeter};
 
 use crate::UserMessage;
 use crate::lifecycle::{CurrentTurn, TurnMetadata};
@@ -17,12 +17,25 @@ pub(crate) struct Recorder {
     journal: Arc<dyn Journal>,
     /// The running turn. Shared with the gateway, so that model calls are billed to the turn that made them.
     turn: CurrentTurn,
+    /// The disk space of the session, unless the journal is created on demand.
+    storage: Option<Arc<StorageMeter>>,
     pub(crate) native_session_id: Option<String>,
 }
 
 impl Recorder {
     pub(crate) fn new(journal: Arc<dyn Journal>) -> Self {
-        Self { journal, turn: CurrentTurn::default(), native_session_id: None }
+        Self { journal, turn: CurrentTurn::default(), storage: None, native_session_id: None }
+    }
+
+    /// Returns a recorder for `journal` and the disk space of its session.
+    pub(crate) fn to_file(journal: Arc<FileJournal>) -> Self {
+        let storage = journal.storage().cloned();
+        Self { storage, ..Self::new(journal) }
+    }
+
+    /// Returns the disk space of the session; `None` if the journal is created on demand.
+    pub(crate) fn storage(&self) -> Option<&Arc<StorageMeter>> {
+        self.storage.as_ref()
     }
 
     pub(crate) fn journal(&self) -> &Arc<dyn Journal> {

@@ -19,6 +19,8 @@ const COMMAND_CAPACITY: usize = 64;
 /// The handle of a running session.
 pub(crate) struct SessionHandle {
     pub(crate) id: SessionId,
+    /// The name of the access token that created the session.
+    pub(crate) token: Option<String>,
     /// Boxed, because a channel allocates room for 32 values at once.
     pub(crate) commands: mpsc::Sender<Box<ActorCommand>>,
     /// The journal; set when the session is registered.
@@ -62,10 +64,10 @@ pub(crate) struct SessionSnapshot {
 }
 
 impl SessionHandle {
-    pub(crate) fn new(id: SessionId) -> (Arc<Self>, mpsc::Receiver<Box<ActorCommand>>) {
+    pub(crate) fn new(id: SessionId, token: Option<String>) -> (Arc<Self>, mpsc::Receiver<Box<ActorCommand>>) {
         let (commands, receiver) = mpsc::channel(COMMAND_CAPACITY);
         let (journal, snapshot, sandbox) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        (Arc::new(Self { id, commands, journal, snapshot, sandbox, exit: OnceLock::new() }), receiver)
+        (Arc::new(Self { id, token, commands, journal, snapshot, sandbox, exit: OnceLock::new() }), receiver)
     }
 
     /// Notes why the actor is about to stop. Called before the receiver is dropped, so that a caller who finds the

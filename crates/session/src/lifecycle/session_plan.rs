@@ -15,9 +15,10 @@ use store::{NewSession, OwnerId, SessionRecord};
 use uuid::Uuid;
 
 use crate::config::{AgentRegistry, RegisteredAgent, refuse_reserved};
+use crate::lifecycle::create_request::{permission_mode, refuse_unsupported};
 use crate::lifecycle::{SessionHost, SessionPolicyChange};
 use crate::skills::SkillSources;
-use crate::{SessionError, SessionOptions, WorkspaceAccess};
+use crate::{HostBudget, SessionError, SessionOptions, WorkspaceAccess};
 
 /// The agent name in the index of a session without an agent.
 pub(crate) const NO_AGENT: &str = "none";
@@ -221,11 +222,18 @@ impl SessionPlan {
 
     /// Returns the data of `policy.effective`: how `sandbox` enforces each policy key, and the policy in sentences.
     pub(crate) fn effective_policy(&self, host: &SessionHost, sandbox: &dyn Sandbox) -> PolicyEffective {
-        self.effective_policy_at(host.store.now_unix_secs(), host.config.backend.name(), sandbox.effective())
+        let (now, backend) = (host.store.now_unix_secs(), host.config.backend.name());
+        self.effective_policy_at(now, backend, sandbox.effective(), &host.config.budget)
     }
 
     /// Returns the data of `policy.effective` for a sandbox of `backend` that enforces `keys`.
-    pub(crate) fn effective_policy_at(&self, unix_secs: u64, backend: &str, mut keys: Value) -> PolicyEffective {
+    pub(crate) fn effective_policy_at(
+        &self,
+        unix_secs: u64,
+        backend: &str,
+        mut keys: Value,
+        budget: &HostBudget,
+    ) -> PolicyEffective {
         let changed = (!self.policy_changes.is_empty()).then(|| self.policy_at(unix_secs));
         let now = changed.as_ref().unwrap_or(&self.policy);
         let sentences = policy::explain(now).iter().map(|sentence| PolicySentence {
@@ -242,6 +250,7 @@ impl SessionPlan {
             // Agents decide by their own rules which calls they ask about; the session sees no others.
             let by = "the session checks the calls that an agent asks about; other calls are not checked";
             keys.insert("tools".to_owned(), json!({"state": "weaker", "by": by}));
+            keys.insert("limits".to_owned(), budget.effective_row());
         }
         PolicyEffective { backend: backend.to_owned(), keys, sentences: sentences.collect() }
     }
@@ -279,14 +288,12 @@ impl SessionPlan {
             directory,
             policy_digest,
             options: SessionOptions {
-                policy: None,
                 account: metadata.account,
                 user: metadata.user,
                 task_name: metadata.task_name,
                 dependencies: metadata.dependencies,
-                replay: None,
-                normalizer: None,
                 workspaces: WorkspaceAccess::Any,
+                ..SessionOptions::default()
             },
             was_replay: metadata.replay_of.is_some(),
             epoch: epoch_number(record),
@@ -374,25 +381,6 @@ pub(crate) fn epoch_number(record: &SessionRecord) -> u32 {
     u32::try_from(record.epoch).unwrap_or(u32::MAX)
 }
 
-/// Fails for fields that no agent supports, rather than ignoring them.
-fn refuse_unsupported(request: &CreateSession) -> Result<(), SessionError> {
-    if request.variant.is_some() {
-        let why = "no agent supports model variants";
-        return Err(SessionError::NotSupported { field: "variant", why });
-    }
-    Ok(())
-}
-
 fn as_map(value: Value) -> Option<BTreeMap<String, Value>> {
     serde_json::from_value(value).ok()
-}
-
-/// Returns the permission mode. The agent mode `plan` is another name for the permission mode `plan`.
-fn permission_mode(request: &CreateSession) -> Result<Option<String>, SessionError> {
-    match (request.agent_mode.as_deref(), &request.permission_mode) {
-        (None | Some("default"), mode) => Ok(mode.clone()),
-        (Some("plan"), None) => Ok(Some("plan".to_owned())),
-        (Some("plan"), Some(mode)) if mode == "plan" => Ok(Some("plan".to_owned())),
-        _ => Err(SessionError::NotSupported { field: "agentMode", why: "the agent mode must be `default` or `plan`" }),
-    }
 }

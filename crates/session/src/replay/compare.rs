@@ -11,9 +11,10 @@ use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
 
 /// Fields that differ between any two runs, or that only a recording or only a replay has.
-const RUN_SPECIFIC: [&str; 17] = [
+const RUN_SPECIFIC: [&str; 18] = [
     "account",
     "address",
+    "asked_by",
     "body",
     "bytes",
     "bytes_sent",
@@ -106,6 +107,12 @@ fn line(body: &EventBody, normalizer: &RequestNormalizer, ids: &mut IdNumbers) -
     let mut data = event["data"].clone();
     if let Some(denial) = data.as_object_mut().filter(|_| is_denial(body)) {
         denial.remove("count");
+    }
+    // Numbers and digests of change sets depend on the files of the host, and process ids on the order of their start.
+    if let Some(changed) = data.as_object_mut().filter(|_| matches!(body, EventBody::WorkspaceChanged(_))) {
+        for field in ["set", "digest", "left_processes"] {
+            changed.remove(field);
+        }
     }
     // Ids of unordered events depend on their order, so they are removed rather than numbered.
     let numbered = event_order(body) == Some(EventOrder::Ordered);

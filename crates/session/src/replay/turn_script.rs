@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use protocol::{
     Attachment, ContentPart, Event, EventBody, Item, ItemRole, Permission, PermissionId, PermissionReply,
-    PermissionStatus, Question, QuestionId, Turn, TurnId, TurnOutcome,
+    PermissionStatus, Question, QuestionId, RequestMetadata, Turn, TurnId, TurnOutcome,
 };
 use serde_json::Value;
 
 use crate::UserMessage;
-use crate::lifecycle::{RequestMetadata, StartMetadata, TurnMetadata};
+use crate::lifecycle::{StartMetadata, TurnMetadata};
 
 /// The user's actions in one turn.
 #[derive(Debug, Clone, Default)]

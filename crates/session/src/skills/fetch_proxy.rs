@@ -35,6 +35,7 @@ impl FetchProxy {
             credentials: ProxyCredentials::default(),
             dns: None,
             limits: EgressLimits::default(),
+            in_flight: base::ByteBudget::new(64 << 20),
         };
         Ok(Self { policy, address, attachment: egress.attach(listener, identity)? })
     }

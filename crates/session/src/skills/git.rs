@@ -80,16 +80,46 @@ pub(super) async fn fetch(
     finished.await.map_err(|error| failed(error.to_string()))
 }
 
-async fn run_git(folder: &Path, arguments: &[&str], proxy: &FetchProxy) -> Result<(), String> {
+/// Variables that give git settings or programs in addition to its configuration.
+const GIT_VARIABLES: [&str; 16] = [
+    "GIT_CONFIG",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_TEMPLATE_DIR",
+    "GIT_EXEC_PATH",
+    "GIT_PROXY_COMMAND",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_ASKPASS",
+    "GIT_EXTERNAL_DIFF",
+];
+
+/// Returns a git command that reads no configuration of the user or the machine: `insteadOf` would fetch from another
+/// place than the policy allowed, and a proxy for one URL would bypass the egress proxy.
+fn git(folder: &Path, arguments: &[&str], proxy: &str) -> Command {
     let mut command = Command::new("sh");
     // All requests and redirects go through the egress proxy.
-    let proxy = format!("http.proxy=http://{}", proxy.address());
+    let proxy = format!("http.proxy=http://{proxy}");
     let settings = SAFE_SETTINGS.into_iter().chain(["-c", &proxy]);
-    command.env_remove("no_proxy").env_remove("NO_PROXY");
+    for name in GIT_VARIABLES.into_iter().chain(["no_proxy", "NO_PROXY"]) {
+        command.env_remove(name);
+    }
+    command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
     // The sandbox has another user, who must be able to read the files.
     command.args(["-c", "umask 022 && exec git \"$@\"", "git"]).args(settings).args(arguments);
     command.current_dir(folder).env("GIT_TERMINAL_PROMPT", "0").env("GIT_LFS_SKIP_SMUDGE", "1");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+async fn run_git(folder: &Path, arguments: &[&str], proxy: &FetchProxy) -> Result<(), String> {
+    let mut command = git(folder, arguments, &proxy.address().to_string());
     let run = async { command.spawn()?.wait_with_output().await };
     match tokio::time::timeout(TIMEOUT, run).await {
         Ok(Ok(output)) if output.status.success() => Ok(()),
@@ -102,6 +132,40 @@ async fn run_git(folder: &Path, arguments: &[&str], proxy: &FetchProxy) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Runs git as for a skill, with the user's configuration in `home`. Returns whether it succeeded.
+    async fn fetches(home: &Path, address: &str) -> bool {
+        let folder = tempfile::tempdir().unwrap();
+        for arguments in [&["init", "--quiet", "--template="][..], &["fetch", "--quiet", "--", address, "HEAD"]] {
+            let mut command = git(folder.path(), arguments, "127.0.0.1:9");
+            command.env("HOME", home).env("XDG_CONFIG_HOME", home).env("GIT_CONFIG_COUNT", "0");
+            if !command.spawn().unwrap().wait_with_output().await.unwrap().status.success() {
+                return false;
+            }
+        }
+        true
+    }
+
+    #[tokio::test]
+    async fn settings_of_the_user_do_not_redirect_a_fetch() {
+        let (home, repository) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let address = repository.path().to_str().unwrap();
+        for arguments in [&["init", "--quiet"][..], &["commit", "--quiet", "--allow-empty", "-m", "one"]] {
+            let mut command = git(repository.path(), arguments, "127.0.0.1:9");
+            for who in ["AUTHOR", "COMMITTER"] {
+                command.env(format!("GIT_{who}_NAME"), "t").env(format!("GIT_{who}_EMAIL"), "t@example.com");
+            }
+            assert!(command.spawn().unwrap().wait().await.unwrap().success(), "{arguments:?}");
+        }
+        let redirect = format!("[url \"/nowhere/\"]\n\tinsteadOf = {address}\n");
+        std::fs::write(home.path().join(".gitconfig"), redirect).unwrap();
+        assert!(fetches(home.path(), address).await, "`insteadOf` of the user was obeyed");
+        // The control: git obeys the same file when it may read it.
+        let mut plain = Command::new("git");
+        plain.args(["ls-remote", address]).env("HOME", home.path()).env_remove("GIT_CONFIG_GLOBAL");
+        plain.stdout(Stdio::null()).stderr(Stdio::null());
+        assert!(!plain.spawn().unwrap().wait().await.unwrap().success());
+    }
 
     #[test]
     fn only_http_and_local_repositories_are_accepted() {

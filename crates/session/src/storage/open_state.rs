@@ -2,18 +2,20 @@
 //!
 //! It is a fold over the events, so the result is the same after a killed host, a full disk, and in a test.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use base::Digest;
 use protocol::{
-    Event, EventBody, EventDraft, Grant, Item, ItemEvent, ItemId, ItemStatus, Permission, PermissionId,
-    PermissionReply, Question, QuestionId, SessionRecovered, SessionStarted, Turn, TurnId, TurnOutcome, TurnPhase,
+    BodyRef, Event, EventBody, EventDraft, Grant, Item, ItemEvent, ItemId, ItemStatus, Permission, PermissionId,
+    PermissionReply, Question, QuestionId, Resolution, SessionRecovered, SessionStarted, Turn, TurnId, TurnOutcome,
+    TurnPhase,
 };
 use store::{Journal, JournalError};
 
 use crate::AcceptedMessage;
 use crate::lifecycle::{
-    MessageDigest, MessageReceipt, QueuedMessage, Resolution, SessionPolicyChange, TurnMetadata, resolved_permission,
+    MessageDigest, MessageReceipt, QueuedMessage, SessionPolicyChange, TurnMetadata, resolved_permission,
     resolved_question,
 };
 
@@ -37,6 +39,8 @@ pub(crate) struct OpenState {
     pub(crate) grants: Vec<Grant>,
     /// Changes of the network policy, oldest first.
     pub(crate) policy_changes: Vec<SessionPolicyChange>,
+    /// The digests of the bodies that are stored in files.
+    pub(crate) bodies: HashSet<Digest>,
     turn: Option<TurnId>,
     permissions: BTreeMap<PermissionId, Permission>,
     questions: BTreeMap<QuestionId, Question>,
@@ -130,6 +134,12 @@ impl OpenState {
             EventBody::GrantRevoked(revoked) => self.grants.retain(|grant| grant.grant_id != revoked.grant_id),
             EventBody::QuestionRequested(request) => drop(self.questions.insert(request.question_id.clone(), request)),
             EventBody::QuestionResolved(request) => drop(self.questions.remove(&request.question_id)),
+            EventBody::AnthropicRequest(call) | EventBody::OpenaiRequest(call) | EventBody::GeminiRequest(call) => {
+                self.bodies.extend(stored_digest(&call.body));
+            }
+            EventBody::AnthropicResponse(call) | EventBody::OpenaiResponse(call) | EventBody::GeminiResponse(call) => {
+                self.bodies.extend(stored_digest(&call.body));
+            }
             _ => {}
         }
     }
@@ -141,6 +151,13 @@ impl OpenState {
         let client_message_id = TurnMetadata::read(turn.metadata.as_ref()).client_message_id.filter(|_| !was_queued);
         self.starting_message = client_message_id.map(|name| (name, accepted(&id, sequence, false)));
         self.turn = Some(id);
+    }
+}
+
+fn stored_digest(body: &BodyRef) -> Option<Digest> {
+    match body {
+        BodyRef::Stored { sha256, .. } => sha256.parse().ok(),
+        BodyRef::Inline { .. } => None,
     }
 }
 

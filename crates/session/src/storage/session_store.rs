@@ -10,12 +10,11 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use base::lock;
-use gateway::BodyStore;
 use protocol::{Event, SessionId};
 use store::{
-    Clock, DataDir, DatabaseError, DiskReserve, DriftRecord, FileBodyStore, FileJournal, FilePool, GrowthTracker,
-    IdempotencyStore, Journal, JournalError, JournalReader, NewSession, OpenedJournal, ProcessOwner, SessionIndex,
-    SessionPatch, SessionRecord,
+    Clock, DataDir, DatabaseError, DiskReserve, DriftRecord, FileJournal, FilePool, GrowthTracker, IdempotencyStore,
+    Journal, JournalError, JournalReader, NewSession, OpenedJournal, ProcessOwner, SessionIndex, SessionPatch,
+    SessionRecord, StorageLimits, StorageMeter,
 };
 use tokio_util::task::TaskTracker;
 
@@ -26,6 +25,8 @@ use crate::storage::PendingIndexUpdates;
 pub(crate) struct SessionStore {
     directory: DataDir,
     clock: Arc<dyn Clock>,
+    /// The disk space of each session.
+    pub(super) storage: StorageLimits,
     pub(crate) index: SessionIndex,
     pub(crate) owner: ProcessOwner,
     /// Tracks which journals of this process have grown, for the global feed.
@@ -75,7 +76,11 @@ impl OpenJournals {
 }
 
 impl SessionStore {
-    pub(crate) fn open(directory: DataDir, clock: Arc<dyn Clock>) -> Result<Self, SessionError> {
+    pub(crate) fn open(
+        directory: DataDir,
+        clock: Arc<dyn Clock>,
+        storage: StorageLimits,
+    ) -> Result<Self, SessionError> {
         let index = SessionIndex::open(&directory, clock.clone())?;
         let owner = ProcessOwner::claim(&directory)?;
         let spares = Arc::new(FilePool::new(directory.journal_dir()));
@@ -84,6 +89,7 @@ impl SessionStore {
             spares,
             directory,
             clock,
+            storage,
             index,
             owner,
             growth: Arc::default(),
@@ -200,7 +206,9 @@ impl SessionStore {
             return Ok((journal, 0));
         }
         let opened = open_file(self.directory.journal(id))?;
-        let journal = Arc::new(opened.journal.with_growth_tracker(self.growth.clone()));
+        let storage = Arc::new(StorageMeter::new(self.directory.root().to_owned(), self.storage));
+        let journal = opened.journal.with_growth_tracker(self.growth.clone()).with_storage_meter(storage);
+        let journal = Arc::new(journal);
         open.insert(id.clone(), &journal);
         Ok((journal, opened.torn_bytes))
     }
@@ -313,10 +321,6 @@ impl SessionStore {
         self.directory.agent_state(id)
     }
 
-    pub(crate) fn bodies(&self, compress: bool) -> Arc<dyn BodyStore> {
-        Arc::new(FileBodyStore::new(&self.directory).with_compression(compress))
-    }
-
     /// Deletes a session that has ended; its ledger entries stay. Returns whether the session existed.
     pub(crate) async fn delete(self: &Arc<Self>, id: &SessionId) -> Result<bool, SessionError> {
         let (this, id) = (self.clone(), id.clone());
@@ -341,6 +345,9 @@ impl SessionStore {
         for file in [journal.with_extension("idx"), journal, directory.agent_state(id), directory.workspace_origin(id)]
         {
             ignore_not_found(std::fs::remove_file(file))?;
+        }
+        if let Err(error) = sandbox::remove_imported_commits(&directory.change_set(id)) {
+            tracing::warn!(session = %id, error = %base::error_chain(&error), "cannot remove the references of the session's commits");
         }
         for folder in [directory.change_set(id), directory.earlier_change_sets(id), directory.imported(id)] {
             ignore_not_found(std::fs::remove_dir_all(folder))?;

@@ -4,10 +4,13 @@
 //! because a workspace must not change while an agent works on it.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use protocol::SessionId;
-use sandbox::{ApplyError, ApplyReport, ChangeStat, SavedChanges, denying_rule, render_diff, render_stat};
+use sandbox::{
+    ApplyError, ApplyOptions, ApplyReport, ChangeStat, SavedChanges, SetDifference, SetSummary, compare_sets,
+    denying_rule, render_diff, render_stat,
+};
 use store::DataDir;
 
 use crate::storage::run_blocking;
@@ -15,6 +18,8 @@ use crate::{ImportedSession, SessionError, Sessions};
 
 /// The saved changes of a session.
 #[derive(Debug)]
+// Only one value exists at a time.
+#[expect(clippy::large_enum_variant)]
 pub enum SessionChanges {
     /// No changes were saved.
     None,
@@ -33,6 +38,34 @@ impl SessionChanges {
         match SavedChanges::open(&directory.change_set(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::None),
             opened => opened.map(Self::Saved),
+        }
+    }
+
+    /// Opens the change set `number` of the session `id`, or the current one.
+    pub fn open_set(directory: &DataDir, id: &SessionId, number: Option<u64>) -> Result<Self, SessionError> {
+        let Some(number) = number else { return Self::open(directory, id).map_err(SessionError::Changes) };
+        match SavedChanges::open_set(&directory.change_set(id), number) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(SessionError::ChangeSetNotFound { id: id.clone(), number })
+            }
+            opened => opened.map(Self::Saved).map_err(SessionError::Changes),
+        }
+    }
+
+    /// Returns the set without its list of changes; `None` for changes of a bundle.
+    pub fn summary(&self) -> io::Result<Option<SetSummary>> {
+        match self {
+            Self::None => Ok(Some(SetSummary::nothing())),
+            Self::Saved(saved) => saved.summary().map(Some),
+            Self::Imported(_) => Ok(None),
+        }
+    }
+
+    /// Returns the digest of the set.
+    fn digest(&self) -> base::Digest {
+        match self {
+            Self::Saved(saved) => saved.digest(),
+            Self::None | Self::Imported(_) => SetSummary::nothing().digest,
         }
     }
 
@@ -60,51 +93,117 @@ impl SessionChanges {
     }
 }
 
+/// Something that was read from a change set, with the set.
+#[derive(Debug)]
+pub struct ShownSet<T> {
+    /// The set; `None` for changes of a bundle.
+    pub set: Option<SetSummary>,
+    /// The part that was read.
+    pub shown: T,
+}
+
+/// The change set that a person reviewed and wants to apply.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReviewedSet {
+    /// The number of an earlier set; without it, the digest must be that of the current set.
+    pub number: Option<u64>,
+    /// Digests that the caller accepts, as 64 hexadecimal digits. Nothing is applied without one.
+    pub digests: Vec<String>,
+}
+
 impl Sessions {
-    /// Returns every path that a session changed, with its line counts.
-    pub async fn list_changes(&self, id: &SessionId) -> Result<Vec<ChangeStat>, SessionError> {
-        self.read_changes(id, |changes| changes.stat()).await
+    /// Returns every path of a change set with its line counts.
+    pub async fn list_changes(
+        &self,
+        id: &SessionId,
+        set: Option<u64>,
+    ) -> Result<ShownSet<Vec<ChangeStat>>, SessionError> {
+        self.read_changes(id, set, SessionChanges::stat).await
     }
 
-    /// Returns the changes as text, one line for each file.
-    pub async fn changes_as_lines(&self, id: &SessionId) -> Result<String, SessionError> {
-        Ok(render_stat(&self.list_changes(id).await?))
+    /// Returns a change set as text, one line for each file.
+    pub async fn changes_as_lines(&self, id: &SessionId, set: Option<u64>) -> Result<ShownSet<String>, SessionError> {
+        let ShownSet { set, shown } = self.list_changes(id, set).await?;
+        Ok(ShownSet { set, shown: render_stat(&shown) })
     }
 
-    /// Returns the changes as one patch.
-    pub async fn changes_as_patch(&self, id: &SessionId) -> Result<String, SessionError> {
-        self.read_changes(id, |changes| changes.patch()).await
+    /// Returns a change set as one patch.
+    pub async fn changes_as_patch(&self, id: &SessionId, set: Option<u64>) -> Result<ShownSet<String>, SessionError> {
+        self.read_changes(id, set, SessionChanges::patch).await
     }
 
-    /// Applies the changes at or below `paths`, or all changes, to the workspace on the host. Applies all of them or
-    /// none. Fails when the session has not ended, or on a conflict.
-    pub async fn apply(&self, id: &SessionId, paths: Vec<PathBuf>) -> Result<ApplyReport, SessionError> {
-        self.require_ended(id)?;
-        let workspace = self.host.store.index.get(id)?.info.directory;
-        let (sessions, id) = (self.clone(), id.clone());
+    /// Returns the paths that the set `set` changes in another way than the set `against`.
+    pub async fn compare_changes(
+        &self,
+        id: &SessionId,
+        set: Option<u64>,
+        against: u64,
+    ) -> Result<ShownSet<Vec<SetDifference>>, SessionError> {
+        self.get(id)?;
+        let (store, id) = (self.host.store.clone(), id.clone());
         run_blocking(move || {
-            let mut saved = match SessionChanges::open(sessions.directory(), &id).map_err(SessionError::Changes)? {
-                SessionChanges::None => return Ok(ApplyReport { changes: Vec::new() }),
-                SessionChanges::Saved(saved) => saved,
-                SessionChanges::Imported(_) => {
-                    let why = "the session was imported from a bundle, which does not contain the changed files";
-                    return Err(SessionError::NotSupported { field: "apply", why });
-                }
+            let directory = store.directory();
+            let other = SessionChanges::open_set(directory, &id, Some(against))?;
+            let changes = SessionChanges::open_set(directory, &id, set)?;
+            let (SessionChanges::Saved(changes), SessionChanges::Saved(other)) = (changes, other) else {
+                return Err(SessionError::ChangeSetNotFound { id, number: against });
             };
-            let policy = sessions.host.policy_in(workspace.as_deref().map(Path::new))?;
-            let workspace = saved.workspace().to_owned();
-            let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-            let chosen = (!paths.is_empty()).then_some(&paths[..]);
-            Ok(sandbox::apply(&mut saved, &workspace, chosen, &|path| denying_rule(&policy, path))?)
+            let summary = changes.summary().map_err(SessionError::Changes)?;
+            Ok(ShownSet { set: Some(summary), shown: compare_sets(&changes, &other) })
         })
         .await
     }
 
-    /// Deletes the saved changes of a session. Fails when the session has not ended.
-    pub async fn discard(&self, id: &SessionId) -> Result<(), SessionError> {
+    /// Returns the summaries of all kept change sets, oldest first.
+    pub async fn change_sets(&self, id: &SessionId) -> Result<Vec<SetSummary>, SessionError> {
+        self.get(id)?;
+        let (store, id) = (self.host.store.clone(), id.clone());
+        run_blocking(move || match SavedChanges::sets(&store.changes(&id)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            sets => sets.map_err(SessionError::Changes),
+        })
+        .await
+    }
+
+    /// Applies the changes that `options` choose to the workspace on the host. Applies all of them or none.
+    /// Fails when the session has not ended, when `reviewed` is not the set that would be applied, or on a conflict.
+    pub async fn apply(
+        &self,
+        id: &SessionId,
+        reviewed: ReviewedSet,
+        options: ApplyOptions,
+    ) -> Result<ShownSet<ApplyReport>, SessionError> {
+        self.require_ended(id)?;
+        let workspace = self.host.store.index.get(id)?.info.directory;
+        let (sessions, id) = (self.clone(), id.clone());
+        run_blocking(move || {
+            if ImportedSession::find(sessions.directory(), &id).is_some() {
+                let why = "the session was imported from a bundle, which does not contain the changed files";
+                return Err(SessionError::NotSupported { field: "apply", why });
+            }
+            let changes = reviewed.open(sessions.directory(), &id)?;
+            let SessionChanges::Saved(mut saved) = changes else {
+                return Ok(ShownSet { set: Some(SetSummary::nothing()), shown: ApplyReport::default() });
+            };
+            let policy = sessions.host.policy_in(workspace.as_deref().map(Path::new))?;
+            let workspace = saved.workspace().to_owned();
+            let options = ApplyOptions { denials: policy.file_denials(), ..options };
+            let shown = sandbox::apply(&mut saved, &workspace, &options, &|path| denying_rule(&policy, path))?;
+            let set = saved.summary().map_err(SessionError::Changes)?;
+            Ok(ShownSet { set: Some(set), shown })
+        })
+        .await
+    }
+
+    /// Deletes the saved changes of a session. Fails when the session has not ended, or when `reviewed` names a digest
+    /// that is not the current set's.
+    pub async fn discard(&self, id: &SessionId, reviewed: ReviewedSet) -> Result<(), SessionError> {
         self.require_ended(id)?;
         let (store, id) = (self.host.store.clone(), id.clone());
         run_blocking(move || {
+            if !reviewed.digests.is_empty() {
+                reviewed.open(store.directory(), &id)?;
+            }
             if let Some(imported) = ImportedSession::find(store.directory(), &id) {
                 return imported.discard().map_err(SessionError::Changes);
             }
@@ -118,19 +217,39 @@ impl Sessions {
         .await
     }
 
-    async fn read_changes<T: Send + 'static>(
+    pub(super) async fn read_changes<T: Send + 'static>(
         &self,
         id: &SessionId,
-        read: impl FnOnce(SessionChanges) -> io::Result<T> + Send + 'static,
-    ) -> Result<T, SessionError> {
+        set: Option<u64>,
+        read: impl FnOnce(&SessionChanges) -> io::Result<T> + Send + 'static,
+    ) -> Result<ShownSet<T>, SessionError> {
         self.get(id)?;
         let (store, id) = (self.host.store.clone(), id.clone());
-        run_blocking(move || SessionChanges::open(store.directory(), &id).and_then(read).map_err(SessionError::Changes))
-            .await
+        run_blocking(move || {
+            let changes = SessionChanges::open_set(store.directory(), &id, set)?;
+            let read = || Ok(ShownSet { set: changes.summary()?, shown: read(&changes)? });
+            read().map_err(SessionError::Changes)
+        })
+        .await
     }
 
     /// Fails for a session whose agent may still write to its workspace.
-    fn require_ended(&self, id: &SessionId) -> Result<(), SessionError> {
+    pub(super) fn require_ended(&self, id: &SessionId) -> Result<(), SessionError> {
         if self.get(id)?.ended { Ok(()) } else { Err(SessionError::NotEnded(id.clone())) }
+    }
+}
+
+impl ReviewedSet {
+    /// Opens the set. Fails unless a digest is given and is that of the set.
+    pub(super) fn open(&self, directory: &DataDir, id: &SessionId) -> Result<SessionChanges, SessionError> {
+        if self.digests.is_empty() {
+            return Err(SessionError::DigestRequired(id.clone()));
+        }
+        let changes = SessionChanges::open_set(directory, id, self.number)?;
+        let digest = changes.digest().to_string();
+        if self.digests.contains(&digest) {
+            return Ok(changes);
+        }
+        Err(SessionError::ChangeSetChanged { id: id.clone(), digest })
     }
 }

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod asking;
+mod budget;
 mod clients;
 mod creating;
 mod ending;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         creating::trials(),
         turns::trials(),
         asking::trials(),
+        budget::trials(),
         ending::trials(),
         recovering::trials(),
         vec![by_default],

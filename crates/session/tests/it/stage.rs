@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::{CreateSession, Event, EventBody, SessionId, SessionInfo, TurnOutcome};
-use session::{AcceptedMessage, SessionError, SessionOptions, SessionTimeouts, Sessions, UserMessage};
+use session::{AcceptedMessage, HostBudget, SessionError, SessionOptions, SessionTimeouts, Sessions, UserMessage};
 use store::JournalTail;
 use tempfile::TempDir;
 use testkit::SessionHostFixture;
@@ -27,6 +28,13 @@ impl Stage {
     /// Opens sessions on an existing data directory.
     pub(crate) fn on(directory: Arc<TempDir>, timing: SessionTimeouts) -> Self {
         let sessions = SessionHostFixture::new(directory.path()).timeouts(timing).open();
+        Self { directory, sessions }
+    }
+
+    /// Opens sessions on an existing data directory with another host budget.
+    pub(crate) fn within(directory: Arc<TempDir>, budget: HostBudget) -> Self {
+        let timing = SessionTimeouts { free_space_check: Duration::from_millis(20), ..SessionTimeouts::default() };
+        let sessions = SessionHostFixture::new(directory.path()).timeouts(timing).budget(budget).open();
         Self { directory, sessions }
     }
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use protocol::{ProblemCode, SessionId};
 
+use crate::StorageExceeded;
+
 /// A record could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
@@ -54,6 +56,9 @@ pub enum JournalError {
         /// Bytes allowed.
         max: usize,
     },
+    /// The session has no disk space left for the record.
+    #[error("cannot record: {0}")]
+    StorageLimit(#[source] StorageExceeded),
     /// The record cannot be written as JSON.
     #[error("cannot encode the record as JSON")]
     Encode(#[source] serde_json::Error),
@@ -113,6 +118,7 @@ impl JournalError {
             Self::Ended => ProblemCode::SessionEnded,
             Self::TooLarge { .. } => ProblemCode::BodyTooLarge,
             Self::Damaged { .. } => ProblemCode::JournalDamaged,
+            Self::StorageLimit(exceeded) => exceeded.code(),
             _ => ProblemCode::JournalUnavailable,
         }
     }

@@ -13,8 +13,8 @@ use super::reader::read_page;
 use super::record_batch::RecordBatch;
 use super::writer::JournalWriter;
 use super::{FilePool, Journal, JournalError, StoredRange};
-use crate::Clock;
 use crate::feed::{GrowthFlag, GrowthTracker};
+use crate::{Clock, StorageMeter};
 
 /// The records of one session as JSON lines in a file.
 ///
@@ -28,6 +28,7 @@ pub struct FileJournal {
     last: watch::Sender<u64>,
     growth: Option<Arc<GrowthTracker>>,
     growth_flag: GrowthFlag,
+    storage: Option<Arc<StorageMeter>>,
 }
 
 /// A journal with the result of opening it.
@@ -81,14 +82,30 @@ impl FileJournal {
     fn with(path: PathBuf, session: SessionId, clock: Arc<dyn Clock>, writer: JournalWriter) -> Self {
         let last = watch::Sender::new(writer.position.sequence);
         let (writer, sync_state) = (Mutex::new(writer), Mutex::default());
-        let (growth, growth_flag) = (None, GrowthFlag::default());
-        Self { path, session, clock, writer, sync_state, last, growth, growth_flag }
+        let (growth, growth_flag, storage) = (None, GrowthFlag::default(), None);
+        Self { path, session, clock, writer, sync_state, last, growth, growth_flag, storage }
     }
 
     /// Reports every later record to `growth`.
     #[must_use]
     pub fn with_growth_tracker(self, growth: Arc<GrowthTracker>) -> Self {
         Self { growth: Some(growth), ..self }
+    }
+
+    /// Refuses records that `storage` does not admit.
+    #[must_use]
+    pub fn with_storage_meter(self, storage: Arc<StorageMeter>) -> Self {
+        Self { storage: Some(storage), ..self }
+    }
+
+    /// Returns the meter of the session's disk space.
+    pub fn storage(&self) -> Option<&Arc<StorageMeter>> {
+        self.storage.as_ref()
+    }
+
+    /// Returns the bytes of all records.
+    pub fn bytes(&self) -> u64 {
+        lock(&self.writer).end
     }
 
     /// Returns the path of the file.
@@ -109,10 +126,14 @@ impl FileJournal {
 
 impl Journal for FileJournal {
     fn store(&self, drafts: &[EventDraft]) -> Result<StoredRange, JournalError> {
-        let drafts = EncodedDrafts::new(drafts)?;
+        let encoded = EncodedDrafts::new(drafts)?;
         let mut writer = lock(&self.writer);
         let mut batch = RecordBatch::new(writer.position, writer.prev, writer.take_buffer());
-        let stored = batch.fill(&self.session, self.clock.now(), &drafts)?;
+        let stored = batch.fill(&self.session, self.clock.now(), &encoded)?;
+        if let Some(storage) = &self.storage {
+            let needed = writer.end + batch.bytes().len() as u64;
+            storage.admit_records(needed, drafts).map_err(JournalError::StorageLimit)?;
+        }
         writer.write(&self.path, batch)?;
         self.last.send_replace(writer.position.sequence);
         if let Some(growth) = &self.growth {

@@ -84,6 +84,11 @@ impl CachedBalances {
             | LogEntry::Advance { call, progress: CallProgress::Lost } => {
                 self.open_calls.remove(call);
             }
+            LogEntry::Adjust { call, share, picos } => {
+                if let Some(open) = self.open_calls.get_mut(call) {
+                    open.share = Arc::new(share.with_picos(*picos));
+                }
+            }
             LogEntry::Advance { call, progress } => {
                 if let Some(open) = self.open_calls.get_mut(call) {
                     open.state = progress.state();

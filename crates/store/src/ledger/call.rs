@@ -6,7 +6,7 @@ use std::sync::Arc;
 use protocol::{CallId, SessionId, Usage};
 use serde::{Deserialize, Serialize};
 
-use super::{LedgerError, UsageLimit};
+use super::{LedgerError, LimitAmount, UsageLimit};
 
 /// The most tokens of one call. A larger count of a vendor is capped, so that totals cannot overflow.
 const MAX_TOKENS: u64 = 1 << 40;
@@ -43,6 +43,21 @@ pub struct CallHold {
     pub sent: bool,
     /// Whether the call id was generated for this hold, so that it cannot be in the ledger. Saves a query.
     pub fresh: bool,
+}
+
+/// Another amount for the hold of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldChange {
+    /// The new amount, in pico-dollars.
+    pub picos: u64,
+    /// The limits that a larger hold must not exceed. Limits on requests do not matter: the call was counted.
+    pub limits: Vec<UsageLimit>,
+}
+
+impl HoldChange {
+    pub(super) fn money_limits(&self) -> Vec<UsageLimit> {
+        self.limits.iter().filter(|limit| matches!(limit.max, LimitAmount::Picos(_))).cloned().collect()
+    }
 }
 
 /// The source of a call: a system, a run and an attempt.

@@ -105,6 +105,7 @@ impl<'a> LineBatch<'a> {
             }
             LogEntry::Forget => return Ok(()),
             LogEntry::Advance { ref call, .. }
+            | LogEntry::Adjust { ref call, .. }
             | LogEntry::Settle { ref call, .. }
             | LogEntry::Fail { ref call, .. } => {
                 self.indexes.get(call).and_then(|index| self.new_calls.get_mut(*index))
@@ -121,6 +122,7 @@ impl<'a> LineBatch<'a> {
     fn apply_to_tables(&mut self, line: &LogLine) -> Result<(), LedgerError> {
         let applied = match &line.step {
             LogEntry::Advance { call, progress } => self.tables.advance(line.at, call, *progress),
+            LogEntry::Adjust { call, picos, .. } => self.tables.adjust(line.at, call, *picos),
             LogEntry::Settle { call, picos, usage, .. } => {
                 let charge = CallCharge { usage: *usage, picos: picos.unsigned_abs() };
                 self.tables.settle(line.at, call, &charge)

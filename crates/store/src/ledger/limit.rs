@@ -70,6 +70,15 @@ impl LimitWindow {
             Self::Minute => now_ms.div_euclid(60_000),
         }
     }
+
+    /// Returns a time in the window with that number.
+    pub(super) fn start_ms(self, number: i64) -> i64 {
+        match self {
+            Self::Ever => 0,
+            Self::Day => number.saturating_mul(86_400_000),
+            Self::Minute => number.saturating_mul(60_000),
+        }
+    }
 }
 
 /// The amount that a limit allows.

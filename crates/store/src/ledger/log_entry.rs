@@ -25,6 +25,12 @@ pub(super) struct LogLine {
 #[serde(rename_all = "snake_case")]
 pub(super) enum LogEntry {
     Hold(Box<HoldEntry>),
+    /// Replaces the held amount of a call. `share` has the amount before.
+    Adjust {
+        call: CallId,
+        share: Arc<CallShare>,
+        picos: i64,
+    },
     Advance {
         call: CallId,
         progress: CallProgress,
@@ -78,7 +84,7 @@ pub(super) struct HoldEntry {
 }
 
 /// The held amount of a call, and the parties whose totals it counts in.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct CallShare {
     pub(super) session: SessionId,
     pub(super) account: Arc<str>,
@@ -90,6 +96,11 @@ pub(super) struct CallShare {
 }
 
 impl CallShare {
+    /// Returns the share with another held amount.
+    pub(super) fn with_picos(&self, picos: i64) -> Self {
+        Self { picos, ..self.clone() }
+    }
+
     pub(super) fn parties(&self) -> CallParties<'_> {
         CallParties { session: self.session.as_str(), account: &self.account, key: self.key.as_deref() }
     }
@@ -111,6 +122,9 @@ impl LogEntry {
     pub(super) fn total_change(&self) -> Option<(&CallShare, TotalAmounts)> {
         match self {
             Self::Hold(hold) => Some((&hold.share, TotalAmounts { held: hold.share.picos, spent: 0, requests: 1 })),
+            Self::Adjust { share, picos, .. } => {
+                Some((share, TotalAmounts { held: picos - share.picos, ..TotalAmounts::default() }))
+            }
             Self::Settle { share, picos, .. } => {
                 Some((share, TotalAmounts { held: -share.picos, spent: *picos, requests: 0 }))
             }

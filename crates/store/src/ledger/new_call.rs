@@ -48,6 +48,7 @@ impl NewCall {
                 self.state = progress.state();
                 self.reason = progress.reason().map(str::to_owned);
             }
+            LogEntry::Adjust { picos, .. } => self.held = picos,
             LogEntry::Settle { picos, usage, .. } => {
                 (self.state, self.held, self.spent, self.usage) = ("settled", 0, picos, bounded_usage(usage));
             }

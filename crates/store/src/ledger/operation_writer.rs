@@ -5,9 +5,10 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::lock;
+use protocol::CallId;
 
 use super::cached_balances::{CachedBalances, LimitCheck, OpenCall};
-use super::call::{CallCharge, CallHold, bounded_usage, checked_picos};
+use super::call::{CallCharge, CallHold, HoldChange, bounded_usage, checked_picos};
 use super::lease::Leases;
 use super::limit::{LimitScope, LimitWindow};
 use super::log_entry::{CallShare, HoldEntry, LogEntry, LogLine};
@@ -123,6 +124,16 @@ impl OperationWriter {
                 Ok(self.hold(log, now_ms, *hold)?)
             }
             LedgerOperation::Resolve(..) => Err(NotApplied::NeedsTables(operation)),
+            LedgerOperation::Adjust(call, change) => {
+                let share = log.balances.open_call(&call).map(|open| Arc::clone(&open.share));
+                // A lease does not cover the change, so the thread syncs the log before it replies.
+                match share.filter(|_| self.durability != Durability::Lease) {
+                    Some(share) if can_adjust(log.balances, &share, &change)? => {
+                        Ok(log.add(now_ms, adjust_entry(call, share, &change)?)?)
+                    }
+                    _ => Err(NotApplied::NeedsTables(LedgerOperation::Adjust(call, change))),
+                }
+            }
             LedgerOperation::Advance(ref call, _)
             | LedgerOperation::Settle(ref call, _)
             | LedgerOperation::Fail(ref call, _) => {
@@ -187,6 +198,26 @@ impl OperationWriter {
     }
 }
 
+/// Returns whether the hold of `share` can be changed according to the cached balances; false if the tables are needed.
+///
+/// Fails if a limit would be exceeded. A smaller hold always fits.
+pub(super) fn can_adjust(
+    balances: &CachedBalances,
+    share: &CallShare,
+    change: &HoldChange,
+) -> Result<bool, LedgerError> {
+    let more = checked_picos(change.picos)?.saturating_sub(share.picos);
+    let Ok(more) = u64::try_from(more) else { return Ok(true) };
+    // The call counts on the day on which it was held, and as a request it was counted then.
+    let day_ms = LimitWindow::Day.start_ms(share.day);
+    Ok(matches!(balances.check(share.parties(), &change.money_limits(), more, day_ms)?, LimitCheck::Fits))
+}
+
+/// Returns the log entry that changes the hold of `share`.
+pub(super) fn adjust_entry(call: CallId, share: Arc<CallShare>, change: &HoldChange) -> Result<LogEntry, LedgerError> {
+    Ok(LogEntry::Adjust { call, share, picos: checked_picos(change.picos)? })
+}
+
 /// Returns the log entry of `operation` on an open call of this process; `None` if the call is in that state already.
 fn next_entry(open: &OpenCall, operation: LedgerOperation) -> Result<Option<LogEntry>, LedgerError> {
     let share = || Arc::clone(&open.share);
@@ -201,7 +232,7 @@ fn next_entry(open: &OpenCall, operation: LedgerOperation) -> Result<Option<LogE
             Some(LogEntry::Settle { call, share: share(), picos, usage })
         }
         LedgerOperation::Fail(call, reason) => Some(LogEntry::Fail { call, share: share(), reason }),
-        LedgerOperation::Hold(_) | LedgerOperation::Resolve(..) => None,
+        LedgerOperation::Hold(_) | LedgerOperation::Adjust(..) | LedgerOperation::Resolve(..) => None,
     })
 }
 

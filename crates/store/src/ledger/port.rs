@@ -7,13 +7,15 @@ use protocol::CallId;
 use tokio::sync::oneshot;
 
 use super::report::{UnknownCall, UsageGrouping, UsageRow};
-use super::{CallCharge, CallHold, CallProgress, LedgerError, Resolution};
+use super::{CallCharge, CallHold, CallProgress, HoldChange, LedgerError, Resolution};
 
 /// One operation on one call.
 #[derive(Debug, Clone)]
 pub enum LedgerOperation {
     /// Reserves the highest possible cost of a call, if every limit of the hold allows it.
     Hold(Box<CallHold>),
+    /// Changes the held amount of a call that has not ended. More is held only if every limit allows it.
+    Adjust(CallId, HoldChange),
     /// Records the progress of a call.
     Advance(CallId, CallProgress),
     /// Ends a call with its cost. The same charge again changes nothing; a different charge is refused.
@@ -44,6 +46,10 @@ pub trait Ledger: Send + Sync {
     /// Submits a [`LedgerOperation::Hold`].
     fn hold(&self, hold: CallHold) -> LedgerReply {
         LedgerReply::only(self.submit(vec![LedgerOperation::Hold(Box::new(hold))]))
+    }
+    /// Submits a [`LedgerOperation::Adjust`].
+    fn adjust(&self, call: CallId, change: HoldChange) -> LedgerReply {
+        LedgerReply::only(self.submit(vec![LedgerOperation::Adjust(call, change)]))
     }
     /// Submits a [`LedgerOperation::Advance`].
     fn advance(&self, call: CallId, progress: CallProgress) -> LedgerReply {

@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use protocol::CallId;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::cached_balances::{CachedBalances, LimitCheck};
-use super::call::CallHold;
+use super::call::{CallHold, HoldChange};
 use super::checkpoint::{self, LogPosition};
 use super::lease;
+use super::limit::{LimitWindow, UsageLimit};
 use super::log_entry::LogEntry;
-use super::operation_writer::{LockedLog, OperationWriter};
+use super::operation_writer::{LockedLog, OperationWriter, adjust_entry, can_adjust};
 use super::port::{LedgerOperation, OperationResult};
 use super::recovery::{RecoveredCalls, recover};
 use super::resolution;
@@ -87,8 +89,15 @@ impl TableThread {
                 TableJob::Sync(answer) => waiting.push(answer),
                 TableJob::Apply(operation, answer) => {
                     needs_checkpoint = true;
+                    let is_adjustment = matches!(operation, LedgerOperation::Adjust(..));
+                    let needs_sync = match self.writer.durability {
+                        Durability::Full => true,
+                        // A lease covers holds, but not their later changes.
+                        Durability::Lease => is_adjustment,
+                        Durability::Normal => false,
+                    };
                     match self.apply(operation) {
-                        Ok(()) if self.writer.durability == Durability::Full => waiting.push(answer),
+                        Ok(()) if needs_sync => waiting.push(answer),
                         // The caller may be gone; the operation is applied all the same.
                         result => drop(answer.send(result)),
                     }
@@ -112,6 +121,7 @@ impl TableThread {
         checkpoint::run(&mut self.connection, &self.log_path)?;
         match operation {
             LedgerOperation::Hold(hold) => self.hold(*hold, &mut log),
+            LedgerOperation::Adjust(call, change) => self.adjust(call, &change, &mut log),
             LedgerOperation::Advance(call, progress) => {
                 self.change_tables(&mut log, |tables, now_ms| tables.advance(now_ms, &call, progress))
             }
@@ -144,10 +154,37 @@ impl TableThread {
         }
     }
 
+    /// Changes the hold of an open call after reading the totals that its limits need.
+    fn adjust(&mut self, call: CallId, change: &HoldChange, log: &mut LockedLog<'_>) -> OperationResult {
+        let open = log.balances.open_call(&call).map(|open| Arc::clone(&open.share));
+        let share = match open {
+            Some(share) => share,
+            None => Arc::new(LedgerTables::new(&self.connection).share(&call)?),
+        };
+        while !can_adjust(log.balances, &share, change)? {
+            let day_ms = LimitWindow::Day.start_ms(share.day);
+            self.read_missing(share.parties(), &change.money_limits(), 0, || day_ms, log.balances)?;
+        }
+        log.add(self.writer.now_ms(), adjust_entry(call, share, change)?)?;
+        log.write()
+    }
+
     /// Reads the totals that the limits of `hold` need.
     fn read_totals(&self, hold: &CallHold, balances: &mut CachedBalances) -> Result<(), LedgerError> {
-        let (parties, now_ms) = (CallParties::of(hold), || self.writer.now_ms());
-        while let LimitCheck::MissingTotals(keys) = balances.check(parties, &hold.limits, hold.picos, now_ms())? {
+        let now_ms = || self.writer.now_ms();
+        self.read_missing(CallParties::of(hold), &hold.limits, hold.picos, now_ms, balances)
+    }
+
+    /// Reads the totals of `parties` that `limits` need. Fails if `picos` more would exceed one of them.
+    fn read_missing(
+        &self,
+        parties: CallParties<'_>,
+        limits: &[UsageLimit],
+        picos: u64,
+        now_ms: impl Fn() -> i64,
+        balances: &mut CachedBalances,
+    ) -> Result<(), LedgerError> {
+        while let LimitCheck::MissingTotals(keys) = balances.check(parties, limits, picos, now_ms())? {
             for key in keys {
                 let amounts = totals::read(&self.connection, &key)?;
                 balances.insert(key, amounts);

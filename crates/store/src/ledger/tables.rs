@@ -1,9 +1,10 @@
 //! Changes of one call in the tables. The caller opens and commits the transaction.
 
-use protocol::{CallId, Usage};
+use protocol::{CallId, SessionId, Usage};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::call::{CallCharge, CallHold, CallProgress, bounded_usage, checked_picos};
+use super::log_entry::CallShare;
 use super::totals::{CallParties, TotalAmounts, TotalChanges};
 use super::{CallSource, LedgerError};
 use crate::OwnerId;
@@ -41,6 +42,30 @@ impl<'a> LedgerTables<'a> {
         let values = params![state, now_ms, progress.reason(), call.as_str()];
         self.connection.prepare_cached(sql)?.execute(values)?;
         Ok(())
+    }
+
+    /// Replaces the held amount of `call`. Fails if the call has ended.
+    pub(super) fn adjust(&mut self, now_ms: i64, call: &CallId, picos: i64) -> Result<(), LedgerError> {
+        let stored = self.find(call)?;
+        if !stored.is_open() {
+            return Err(stored.out_of_order(call, "held"));
+        }
+        let sql = "UPDATE call SET held_picos = ?1, changed_ms = ?2 WHERE call_id = ?3";
+        self.connection.prepare_cached(sql)?.execute(params![picos, now_ms, call.as_str()])?;
+        let amounts = TotalAmounts { held: picos - stored.held, ..TotalAmounts::default() };
+        self.totals.add_call(stored.parties(), stored.day, amounts);
+        Ok(())
+    }
+
+    /// Returns the parties and the held amount of `call`. Fails if the call has ended.
+    pub(super) fn share(&self, call: &CallId) -> Result<CallShare, LedgerError> {
+        let stored = self.find(call)?;
+        if !stored.is_open() {
+            return Err(stored.out_of_order(call, "held"));
+        }
+        let session = SessionId::new(&*stored.session).map_err(|_| LedgerError::NotFound(call.clone()))?;
+        let (account, key) = (stored.account.into(), stored.key.map(Into::into));
+        Ok(CallShare { session, account, key, day: stored.day, picos: stored.held })
     }
 
     /// Ends `call` with its cost. The same charge a second time changes nothing.
@@ -140,6 +165,10 @@ struct StoredCall {
 }
 
 impl StoredCall {
+    fn is_open(&self) -> bool {
+        matches!(self.state.as_str(), "intent" | "sent" | "streaming")
+    }
+
     fn parties(&self) -> CallParties<'_> {
         CallParties { session: &self.session, account: &self.account, key: self.key.as_deref() }
     }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use policy::Action;
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
-use sandbox::{OverlayLayers, SavedChanges};
+use sandbox::{ApplyOptions, OverlayLayers, SavedChanges};
 
 use crate::attack::{Attack, Control, Group::Fs, Verdict, Walls, program};
 use crate::lead::Lead;
@@ -67,7 +67,7 @@ pub(super) fn review(scene: &Scene, layers: Option<&OverlayLayers>) {
     let paths: Vec<_> = saved.changes().map(|change| change.path.clone()).collect();
     for path in &paths {
         // The check afterwards searches for the refused changes.
-        let _ = sandbox::apply(&mut saved, &scene.workspace(), Some(&[path.as_path()]), &denying);
+        let _ = sandbox::apply(&mut saved, &scene.workspace(), &ApplyOptions::only([path]), &denying);
     }
     assert!(scene.workspace().join(PLAIN).exists(), "the review lets nothing through");
 }

@@ -130,6 +130,7 @@ fn attach(stage: &Stage, listener: TcpListener, names: DnsSockets, outside: Arc<
         credentials: ProxyCredentials::default(),
         dns: Some(names),
         limits: EgressLimits::default(),
+        in_flight: base::ByteBudget::new(64 << 20),
     };
     let _inside = stage.runtime.enter();
     Egress::new(outside).attach(listener, identity).expect("proxy")

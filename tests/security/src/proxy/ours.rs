@@ -53,6 +53,7 @@ pub(super) fn serve(listener: TcpListener, text: &str, roots: Vec<CertificateDer
         credentials: outfit,
         dns: None,
         limits: EgressLimits { head_timeout: Duration::from_millis(500), ..EgressLimits::default() },
+        in_flight: base::ByteBudget::new(64 << 20),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
     runtime.block_on(async {

@@ -5,115 +5,76 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use base::WORKSPACE;
-use policy::{Action, EffectivePolicy, RuleRef};
-use rustix::fs::FileType;
+use policy::{Action, EffectivePolicy, FileDenials, RuleRef};
 use rustix::io::Errno;
 
-use super::aliases::{Aliases, leaves};
+use super::options::ApplyOptions;
 use super::refusal::{HostDifference, RefusalReason, RefusedPath};
-use super::repository;
 use super::select::{makes_directory, removes_directory};
 use crate::beneath;
 use crate::overlay::ChangeKind;
-use crate::review::{FileStamp, SavedChange, SavedEntry};
-use crate::tree::{VisitNext, visit};
-
-/// Returns the rule that denies writing a path, which is relative to the workspace.
-pub type WriteRules<'a> = &'a dyn Fn(&Path) -> Option<RuleRef>;
+use crate::review::classes::{Classifier, HostView, WriteRules};
+use crate::review::{FileStamp, SavedChange, SavedChanges};
 
 /// Returns the rule of `policy` that denies writing `path`, which is relative to the workspace; `None` when allowed.
 pub fn denying_rule(policy: &EffectivePolicy, path: &Path) -> Option<RuleRef> {
+    if policy.is_plainly_writable(path) {
+        return None;
+    }
     let decision = policy.decide(&Action::Write(Path::new(WORKSPACE).join(path)));
     (!decision.is_allowed()).then_some(decision.rule)
 }
 
-/// Returns every reason against every change.
-pub(crate) fn check(
-    workspace: &OwnedFd,
-    root: &Path,
-    changes: &[SavedChange],
-    rules: WriteRules<'_>,
-) -> io::Result<Vec<RefusedPath>> {
-    let aliases = Aliases::read(workspace, root, changes)?;
-    let check = ApplyCheck {
-        workspace,
-        rules,
-        aliases: &aliases,
-        remaining: paths(changes, |change| change.entry.is_some()),
-        made: paths(changes, makes_directory),
-        removed: paths(changes, |change| change.kind == ChangeKind::Deleted || change.base.is_some()),
-    };
-    let mut refusals = Vec::new();
-    for change in changes {
-        let reasons = check.reasons(change)?;
-        refusals.extend(reasons.into_iter().map(|reason| RefusedPath { path: change.path.clone(), reason }));
-    }
-    refusals.extend(check.check_new_names()?);
-    Ok(refusals)
+/// The rules and choices that changes are checked with.
+pub(crate) struct CheckedRules<'a> {
+    pub(crate) options: &'a ApplyOptions,
+    /// The denials of the sandbox's policy and of the applying person's policy.
+    pub(crate) denials: [&'a FileDenials; 2],
+    pub(crate) rules: WriteRules<'a>,
 }
 
-fn paths(changes: &[SavedChange], wanted: impl Fn(&SavedChange) -> bool) -> HashSet<&Path> {
-    changes.iter().filter(|change| wanted(change)).map(|change| change.path.as_path()).collect()
-}
-
-struct ApplyCheck<'a> {
+pub(crate) struct ApplyCheck<'a> {
     workspace: &'a OwnedFd,
-    rules: WriteRules<'a>,
-    aliases: &'a Aliases,
-    /// Changed paths that will exist.
-    remaining: HashSet<&'a Path>,
     /// Directories that will be made.
     made: HashSet<&'a Path>,
     /// Paths that will be removed from the host or replaced.
     removed: HashSet<&'a Path>,
 }
 
-impl ApplyCheck<'_> {
-    fn reasons(&self, change: &SavedChange) -> io::Result<Vec<RefusalReason>> {
-        if !is_inside(&change.path) {
-            return Ok(vec![RefusalReason::BadPath]);
-        }
-        let mut reasons = Vec::new();
-        reasons.extend(self.denied(&change.path));
-        reasons.extend(unfit(change));
-        reasons.extend(repository::unfit(change, &|path| self.will_exist(path)));
-        reasons.extend(self.conflict(change)?);
-        Ok(reasons)
-    }
-
-    fn denied(&self, path: &Path) -> Option<RefusalReason> {
-        if let Some(rule) = (self.rules)(path) {
-            return Some(RefusalReason::Denied { rule });
-        }
-        self.aliases
-            .names(path)
-            .into_iter()
-            .find_map(|name| (self.rules)(&name).map(|rule| RefusalReason::DeniedThroughLink { name, rule }))
-    }
-
-    /// Checks files of the host that get new names through added links.
-    fn check_new_names(&self) -> io::Result<Vec<RefusedPath>> {
+impl<'a> ApplyCheck<'a> {
+    /// Returns every reason against every change.
+    pub(crate) fn refusals(
+        saved: &SavedChanges,
+        host: &'a HostView,
+        changes: &[&'a SavedChange],
+        checked: &CheckedRules<'a>,
+    ) -> io::Result<Vec<RefusedPath>> {
+        let workspace = host.workspace.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let classifier = Classifier::new(saved, host, changes, &checked.denials, checked.rules)?;
+        let this = Self {
+            workspace,
+            made: paths(changes, makes_directory),
+            removed: paths(changes, |change| change.kind == ChangeKind::Deleted || change.base.is_some()),
+        };
         let mut refusals = Vec::new();
-        for target in &self.aliases.new_targets {
-            visit(self.workspace, target, &mut |path, _| {
-                if !self.removed.contains(path)
-                    && let Some(reason @ RefusalReason::DeniedThroughLink { .. }) = self.denied(path)
-                {
-                    refusals.push(RefusedPath { path: path.to_owned(), reason });
-                }
-                Ok(VisitNext::Enter)
-            })?;
+        for change in changes {
+            let judged = classifier.judge(change)?;
+            let mut reasons = judged.refusals;
+            if reasons.is_empty()
+                && let Some((kind, name)) = judged.runs
+                && !checked.options.confirms(&change.path)
+            {
+                reasons.push(RefusalReason::NotConfirmed { kind, name });
+            }
+            if !reasons.contains(&RefusalReason::BadPath) {
+                reasons.extend(this.conflict(change)?);
+            }
+            refusals.extend(reasons.into_iter().map(|reason| RefusedPath { path: change.path.clone(), reason }));
         }
         Ok(refusals)
-    }
-
-    /// Returns whether `path` will exist after the apply. A path that cannot be read counts as missing; its change fails.
-    fn will_exist(&self, path: &Path) -> bool {
-        let on_host = || beneath::stamp(self.workspace, path).is_ok_and(|stamp| stamp.is_some());
-        self.remaining.contains(path) || (!self.removed.contains(path) && on_host())
     }
 
     fn conflict(&self, change: &SavedChange) -> io::Result<Option<RefusalReason>> {
@@ -164,24 +125,6 @@ impl ApplyCheck<'_> {
     }
 }
 
-/// Returns the reason against a change that no policy can allow.
-fn unfit(change: &SavedChange) -> Option<RefusalReason> {
-    let kinds = [FileType::RegularFile, FileType::Directory, FileType::Symlink];
-    if change.base.is_some_and(|base| !kinds.contains(&base.kind())) {
-        return Some(RefusalReason::SpecialFile);
-    }
-    match change.entry.as_ref()? {
-        SavedEntry::Special { .. } => Some(RefusalReason::SpecialFile),
-        SavedEntry::Unsaved { reason } => Some(RefusalReason::NotKept { why: *reason }),
-        SavedEntry::Regular { mode, .. } if mode & 0o7000 != 0 => Some(RefusalReason::SpecialMode { mode: *mode }),
-        SavedEntry::Symlink { target } if leaves(&change.path, target) => {
-            Some(RefusalReason::LinkLeaves { target: target.clone() })
-        }
-        _ => None,
-    }
-}
-
-/// Returns whether the path is below the workspace, judged by its text.
-fn is_inside(path: &Path) -> bool {
-    path.components().all(|part| matches!(part, Component::Normal(_))) && path.components().next().is_some()
+fn paths<'a>(changes: &[&'a SavedChange], wanted: impl Fn(&SavedChange) -> bool) -> HashSet<&'a Path> {
+    changes.iter().filter(|change| wanted(change)).map(|change| change.path.as_path()).collect()
 }

@@ -25,7 +25,7 @@ pub enum ApplyError {
     #[error("there is no apply to finish or undo")]
     NothingApplied,
     /// The changes were saved again after they were read.
-    #[error("these changes were saved again meanwhile: review them again")]
+    #[error("another change set is current now, or this one is no longer kept: review the changes again")]
     Stale,
     /// The path changed during the apply. Everything was restored.
     #[error("`{}` changed during the apply: {difference}; nothing was applied", quoted(.path))]
@@ -60,6 +60,7 @@ impl ApplyError {
     /// Returns the stable error code.
     pub fn code(&self) -> ProblemCode {
         match self {
+            Self::Stale => ProblemCode::ChangeSetChanged,
             Self::Io(_) | Self::Failed { .. } | Self::HalfApplied { .. } => ProblemCode::Internal,
             _ => ProblemCode::ApplyConflict,
         }
@@ -93,10 +94,16 @@ impl ApplyError {
     }
 }
 
+/// The most paths that a message names. The JSON of the error has all of them.
+const SHOWN_PATHS: usize = 20;
+
 fn refused(refusals: &[RefusedPath]) -> String {
-    match refusals {
-        [one] => format!("nothing was applied: {one}"),
-        [first, rest @ ..] => format!("nothing was applied: {first} (and {} more)", rest.len()),
-        [] => "nothing was applied".to_owned(),
+    let mut text = "nothing was applied".to_owned();
+    for (number, refusal) in refusals.iter().take(SHOWN_PATHS).enumerate() {
+        text += &format!("{} {refusal}", if number == 0 { ":" } else { ";" });
     }
+    if refusals.len() > SHOWN_PATHS {
+        text += &format!(" (and {} more)", refusals.len() - SHOWN_PATHS);
+    }
+    text
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use policy::RuleRef;
 use serde::Serialize;
 
+use crate::review::classes::RunKind;
 use crate::review::json_path::{self, quoted};
 use crate::review::render::unsaved;
 use crate::review::{FileStamp, UnsavedReason};
@@ -38,6 +39,46 @@ pub enum RefusalReason {
         /// The rule that denies it.
         rule: RuleRef,
     },
+    /// A link whose name is above names that the policy denies: everything that it leads to would get such names.
+    LinkNamesDenied {
+        /// The rule that denies these names.
+        rule: RuleRef,
+    },
+    /// A program on the host obeys the file without being asked, and nobody confirmed it.
+    NotConfirmed {
+        /// Why it runs by itself.
+        kind: RunKind,
+        /// The other name by which it does, if a link gives it one.
+        #[serde(with = "optional_path", skip_serializing_if = "Option::is_none")]
+        name: Option<PathBuf>,
+    },
+    /// A setting of the host's git names the path.
+    NamedByGit {
+        /// The key of the setting.
+        key: String,
+        /// The other name that is named, if a link gives the path one.
+        #[serde(with = "optional_path", skip_serializing_if = "Option::is_none")]
+        name: Option<PathBuf>,
+    },
+    /// It belongs to a git directory, or a link gives it the name of such a file.
+    InsideGitDirectory {
+        /// The git directory, or the name.
+        #[serde(with = "json_path")]
+        directory: PathBuf,
+    },
+    /// A link that leads into a git directory.
+    LinkIntoGit {
+        /// The target of the link.
+        #[serde(with = "json_path")]
+        target: PathBuf,
+    },
+    /// A list of submodules with settings that can run commands or write elsewhere.
+    Submodules {
+        /// The setting.
+        why: String,
+    },
+    /// Links give the path more names than are checked.
+    TooManyNames,
     /// It is a FIFO, socket or device, or replaces one.
     SpecialFile,
     /// A file with a setuid, setgid or sticky bit.
@@ -59,6 +100,8 @@ pub enum RefusalReason {
         #[serde(with = "json_path")]
         directory: PathBuf,
     },
+    /// A commit changes a submodule, or the list of submodules.
+    Submodule,
     /// A parent directory is a link on the host.
     ThroughLink,
     /// The path is on another file system than the workspace.
@@ -115,6 +158,27 @@ impl fmt::Display for RefusalReason {
             Self::DeniedThroughLink { name, rule } => {
                 write!(f, "a link also names it `{}`, which is denied by {rule}", quoted(name))
             }
+            Self::LinkNamesDenied { rule } => {
+                write!(f, "a link of this name gives other files names that are denied by {rule}")
+            }
+            Self::NotConfirmed { kind, name: None } => write!(f, "it runs by itself ({kind}) and was not confirmed"),
+            Self::NotConfirmed { kind, name: Some(name) } => {
+                write!(
+                    f,
+                    "a link also names it `{}`, which runs by itself ({kind}); it was not confirmed",
+                    quoted(name)
+                )
+            }
+            Self::NamedByGit { key, name: None } => write!(f, "git on this machine obeys it: `{key}` names it"),
+            Self::NamedByGit { key, name: Some(name) } => {
+                write!(f, "a link also names it `{}`, which git on this machine obeys: `{key}` names it", quoted(name))
+            }
+            Self::InsideGitDirectory { directory } => {
+                write!(f, "files of a git directory (`{}`) are never applied", quoted(directory))
+            }
+            Self::LinkIntoGit { target } => write!(f, "the link to `{}` leads into a git directory", quoted(target)),
+            Self::Submodules { why } => f.write_str(why),
+            Self::TooManyNames => f.write_str("links give it more names than can be checked"),
             Self::SpecialFile => f.write_str("special files are not applied"),
             Self::SpecialMode { mode } => write!(f, "files with mode {mode:04o} are not applied"),
             Self::LinkLeaves { target } => write!(f, "the link to `{}` may leave the workspace", quoted(target)),
@@ -125,6 +189,7 @@ impl fmt::Display for RefusalReason {
             Self::BareRepository { directory } => {
                 write!(f, "it makes `{}` a bare repository, whose settings and hooks git obeys", quoted(directory))
             }
+            Self::Submodule => f.write_str("it belongs to a submodule, whose own commits are not imported"),
             Self::ThroughLink => f.write_str("a parent directory is a link on the host"),
             Self::OtherFileSystem => f.write_str("it is on another file system than the workspace"),
             Self::NotKept { why } => write!(f, "it was not saved: {}", unsaved(*why)),
@@ -143,5 +208,20 @@ impl fmt::Display for HostDifference {
             Self::Gone => "it no longer exists on the host",
             Self::NotEmpty => "the directory has other entries on the host now",
         })
+    }
+}
+
+/// For `#[serde(with)]`.
+mod optional_path {
+    use std::path::PathBuf;
+
+    use serde::{Serialize, Serializer};
+
+    // The signature is serde's.
+    #[expect(clippy::ref_option)]
+    pub(super) fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Json<'a>(#[serde(with = "crate::review::json_path")] &'a std::path::Path);
+        path.as_deref().map(Json).serialize(serializer)
     }
 }

@@ -6,20 +6,17 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::fixture::{ReviewFixture, chmod, listed, tree, write_after};
-use crate::review::{ApplyError, HostDifference, RefusalReason, SavedChanges, apply, discard, finish, undo};
+use crate::review::{
+    ApplyError, ApplyOptions, HostDifference, RefusalReason, SavedChanges, apply, discard, finish, undo,
+};
 
 /// Applies with nothing denied.
 fn apply_all(fixture: &ReviewFixture, saved: &mut SavedChanges) -> Result<Vec<String>, ApplyError> {
-    apply_paths(fixture, saved, None)
+    apply_paths(fixture, saved, &[])
 }
 
-fn apply_paths(
-    fixture: &ReviewFixture,
-    saved: &mut SavedChanges,
-    paths: Option<&[&str]>,
-) -> Result<Vec<String>, ApplyError> {
-    let paths: Option<Vec<&Path>> = paths.map(|paths| paths.iter().map(Path::new).collect());
-    let applied = apply(saved, &fixture.host(""), paths.as_deref(), &|_| None)?;
+fn apply_paths(fixture: &ReviewFixture, saved: &mut SavedChanges, paths: &[&str]) -> Result<Vec<String>, ApplyError> {
+    let applied = apply(saved, &fixture.host(""), &ApplyOptions::only(paths), &|_| None)?;
     Ok(applied.changes.iter().map(|change| change.path.display().to_string()).collect())
 }
 
@@ -58,11 +55,11 @@ fn applying_a_path_includes_its_entries_and_parents() {
     }
     fixture.whiteout("other");
     let mut saved = fixture.save();
-    assert_eq!(apply_paths(&fixture, &mut saved, Some(&["a/b"])).unwrap(), ["a", "a/b", "a/b/one", "a/b/two"]);
+    assert_eq!(apply_paths(&fixture, &mut saved, &["a/b"]).unwrap(), ["a", "a/b", "a/b/one", "a/b/two"]);
     assert_eq!(listed(&saved), ["D other", "A a/three", "A c"]);
     assert!(fixture.host("other").exists() && !fixture.host("a/three").exists());
     assert_eq!(apply_all(&fixture, &mut saved).unwrap(), ["other", "a/three", "c"]);
-    let error = apply_paths(&fixture, &mut saved, Some(&["nowhere"])).unwrap_err();
+    let error = apply_paths(&fixture, &mut saved, &["nowhere"]).unwrap_err();
     let ApplyError::Refused(refusals) = error else { panic!("{error}") };
     assert_eq!(refusals[0].reason, RefusalReason::NotChanged);
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::fixture::{ReviewFixture, Tree, chmod, listed, places, tree};
 use crate::review::apply::{apply_stepwise, finish_stepwise, undo_stepwise};
-use crate::review::{ApplyError, SavedChanges};
+use crate::review::{ApplyError, ApplyOptions, SavedChanges};
 
 /// Every kind of change at once; elsewhere than on the workspace's own file system, where originals must be
 /// copied, only those that have originals.
@@ -52,7 +52,7 @@ fn both_ends(place: &Path) -> (Tree, Tree) {
     let fixture = fixture(place);
     let before = tree(&fixture.host(""));
     let mut saved = fixture.save();
-    crate::apply(&mut saved, &fixture.host(""), None, &|_| None).unwrap();
+    crate::apply(&mut saved, &fixture.host(""), &ApplyOptions::default(), &|_| None).unwrap();
     (before, tree(&fixture.host("")))
 }
 
@@ -75,7 +75,7 @@ fn until(stop: usize, action: impl FnOnce(&dyn Fn()) -> Result<(), ApplyError>) 
 fn applied_until(fixture: &ReviewFixture, stop: usize) -> bool {
     let mut saved = fixture.save();
     let workspace = fixture.host("");
-    until(stop, |tick| apply_stepwise(&mut saved, &workspace, None, &|_| None, tick).map(drop))
+    until(stop, |tick| apply_stepwise(&mut saved, &workspace, &ApplyOptions::default(), &|_| None, tick).map(drop))
 }
 
 /// Before its journal is written an apply has changed nothing, and there is nothing to recover.
@@ -134,7 +134,7 @@ fn killed_apply_can_be_undone_and_then_repeated() {
             assert_eq!(tree(&fixture.host("")), before, "undone after {stop}");
             let mut saved = SavedChanges::open(&fixture.saved()).unwrap();
             assert!(saved.changes().all(|change| !change.conflict));
-            crate::apply(&mut saved, &fixture.host(""), None, &|_| None).unwrap();
+            crate::apply(&mut saved, &fixture.host(""), &ApplyOptions::default(), &|_| None).unwrap();
             assert_eq!(tree(&fixture.host("")), after, "undone after {stop} and done again");
         });
     });
@@ -183,7 +183,7 @@ fn unfinished_apply_blocks_another() {
     assert!(!applied_until(&fixture, 20));
     let mut saved = SavedChanges::open(&fixture.saved()).unwrap();
     assert!(saved.is_unfinished().unwrap());
-    let again = crate::apply(&mut saved, &fixture.host(""), None, &|_| None);
+    let again = crate::apply(&mut saved, &fixture.host(""), &ApplyOptions::default(), &|_| None);
     assert!(matches!(again, Err(ApplyError::Unfinished)));
     assert_eq!(crate::discard(&fixture.saved()).unwrap_err().kind(), std::io::ErrorKind::ResourceBusy);
     // The contents that it needs survive another save.
@@ -204,7 +204,7 @@ fn written_during_apply(file: &str, moment: usize, before: &Tree) -> bool {
         }
         left.set(left.get().and_then(|left| left.checked_sub(1)));
     };
-    let result = apply_stepwise(&mut saved, &fixture.host(""), None, &|_| None, &write_file);
+    let result = apply_stepwise(&mut saved, &fixture.host(""), &ApplyOptions::default(), &|_| None, &write_file);
     let now = tree(&fixture.host(""));
     if wrote.get() {
         assert_eq!(now[Path::new(file)].2, b"theirs\n", "{file} at {moment}");
@@ -250,7 +250,7 @@ fn written_and_killed(file: &str, moment: usize, before: &Tree) -> bool {
         }
         count.set(count.get() + 1);
     };
-    let apply = || apply_stepwise(&mut saved, &fixture.host(""), None, &|_| None, &write_and_die);
+    let apply = || apply_stepwise(&mut saved, &fixture.host(""), &ApplyOptions::default(), &|_| None, &write_and_die);
     // It may also be killed while it restores files.
     let _ = catch_unwind(AssertUnwindSafe(apply));
     let undone = undo_stepwise(&fixture.saved(), &|| ());

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 use policy::FileDenials;
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
 
-use crate::review::SavedChanges;
 use crate::review::file_stamp::nanos_of;
+use crate::review::{RepositoryStart, SavedChanges};
 use crate::{ChangeKind, OverlayLayers};
 
 /// The three directories, in temporary directories.
@@ -105,6 +105,7 @@ impl ReviewFixture {
             lower: self.host("").components().collect(),
             since,
             denials: FileDenials::default(),
+            repository: RepositoryStart::read_or_empty(&self.host("")),
         }
     }
 

@@ -8,22 +8,22 @@ use policy::{LayerName, RuleRef};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::fixture::{ReviewFixture, chmod, tree};
-use crate::review::{ApplyError, HostDifference, RefusalReason, SavedChanges, apply};
+use crate::review::{ApplyError, ApplyOptions, HostDifference, RefusalReason, SavedChanges, apply};
 
 fn rule(text: &str) -> RuleRef {
     RuleRef { file: "sandbox.policy.yaml".into(), line: Some(7), text: text.into(), layer: LayerName::Base }
 }
 
-/// Denies `.git/hooks` and all below.
+/// Denies `etc/hooks` and all below.
 fn hooks(path: &Path) -> Option<RuleRef> {
-    path.starts_with(".git/hooks").then(|| rule("deny_write: .git/hooks/**"))
+    path.starts_with("etc/hooks").then(|| rule("deny_write: etc/hooks/**"))
 }
 
 /// Applies everything; returns path and reason of each refusal. The host must not change.
 #[track_caller]
 fn refusals(fixture: &ReviewFixture, saved: &mut SavedChanges) -> Vec<(String, RefusalReason)> {
     let before = tree(&fixture.host(""));
-    let refusals = match apply(saved, &fixture.host(""), None, &hooks) {
+    let refusals = match apply(saved, &fixture.host(""), &ApplyOptions::default(), &hooks) {
         Err(ApplyError::Refused(refusals)) => refusals,
         other => panic!("{other:?}"),
     };
@@ -39,22 +39,22 @@ fn check(fixture: &ReviewFixture, expected: &[(&str, RefusalReason)]) {
 
 #[test]
 fn all_refusals_are_returned_together() {
-    let fixture = ReviewFixture::with_host(&[".git/config"]);
+    let fixture = ReviewFixture::with_host(&["etc/config"]);
     fixture.upper_file("fine", "fine\n");
-    fixture.upper_file(".git/hooks/pre-commit", "#!/bin/sh\n");
+    fixture.upper_file("etc/hooks/pre-commit", "#!/bin/sh\n");
     fixture.upper_file("suid", "x");
     chmod(&fixture.upper("suid"), 0o4755);
     fixture.upper_link("abs", "/etc/passwd");
     fixture.upper_link("sub/up", "../../x");
     mknodat(CWD, fixture.upper("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
     fs::File::create(fixture.upper("huge")).unwrap().set_len(1 << 40).unwrap();
-    let denied = RefusalReason::Denied { rule: rule("deny_write: .git/hooks/**") };
+    let denied = RefusalReason::Denied { rule: rule("deny_write: etc/hooks/**") };
     check(
         &fixture,
         &[
-            (".git/hooks", denied.clone()),
-            (".git/hooks/pre-commit", denied),
             ("abs", RefusalReason::LinkLeaves { target: "/etc/passwd".into() }),
+            ("etc/hooks", denied.clone()),
+            ("etc/hooks/pre-commit", denied),
             ("fifo", RefusalReason::SpecialFile),
             ("huge", RefusalReason::NotKept { why: crate::UnsavedReason::TooLarge }),
             ("sub/up", RefusalReason::LinkLeaves { target: "../../x".into() }),
@@ -65,16 +65,15 @@ fn all_refusals_are_returned_together() {
 
 #[test]
 fn deleting_a_directory_with_denied_files_is_refused() {
-    let fixture = ReviewFixture::with_host(&[".git/hooks/pre-commit", ".git/HEAD"]);
-    fixture.whiteout(".git");
-    let denied = RefusalReason::Denied { rule: rule("deny_write: .git/hooks/**") };
-    check(&fixture, &[(".git/hooks", denied.clone()), (".git/hooks/pre-commit", denied)]);
+    let fixture = ReviewFixture::with_host(&["etc/hooks/pre-commit", "etc/HEAD"]);
+    fixture.whiteout("etc");
+    let denied = RefusalReason::Denied { rule: rule("deny_write: etc/hooks/**") };
+    check(&fixture, &[("etc/hooks", denied.clone()), ("etc/hooks/pre-commit", denied)]);
 }
 
 #[test]
-fn denied_name_through_a_link_is_refused() {
-    let through =
-        |name: &str| RefusalReason::DeniedThroughLink { name: name.into(), rule: rule("deny_write: .git/hooks/**") };
+fn name_in_a_git_directory_through_a_link_is_refused() {
+    let inside = |name: &str| RefusalReason::InsideGitDirectory { directory: name.into() };
     // The link and the file come together.
     let fixture = ReviewFixture::new();
     fixture.upper_link(".git", "tools");
@@ -83,20 +82,20 @@ fn denied_name_through_a_link_is_refused() {
         &fixture,
         &[
             (".git", RefusalReason::GitElsewhere),
-            ("tools/hooks", through(".git/hooks")),
-            ("tools/hooks/pre-commit", through(".git/hooks/pre-commit")),
+            ("tools", inside(".git")),
+            ("tools/hooks", inside(".git/hooks")),
+            ("tools/hooks/pre-commit", inside(".git/hooks/pre-commit")),
         ],
     );
     // The file was there before.
     let fixture = ReviewFixture::with_host(&["tools/hooks/x"]);
     fixture.upper_link(".git", "tools");
-    let expected = [("tools/hooks", through(".git/hooks")), ("tools/hooks/x", through(".git/hooks/x"))];
-    check(&fixture, &[&[(".git", RefusalReason::GitElsewhere)], expected.as_slice()].concat());
+    check(&fixture, &[(".git", RefusalReason::GitElsewhere)]);
     // The link was there before.
     let fixture = ReviewFixture::with_host(&["tools/y"]);
     symlink("tools", fixture.host(".git")).unwrap();
     fixture.upper_file("tools/hooks/x", "x\n");
-    check(&fixture, &expected);
+    check(&fixture, &[("tools/hooks", inside(".git/hooks")), ("tools/hooks/x", inside(".git/hooks/x"))]);
 }
 
 #[test]
@@ -208,7 +207,11 @@ fn tampered_manifest_does_not_leave_the_workspace() {
         let mut manifest = crate::review::manifest::Manifest::read(&fixture.saved()).unwrap();
         manifest.changes[0].change.path = path.into();
         manifest.write(&fixture.saved()).unwrap();
-        assert_eq!(refusals(&fixture, &mut saved), [(path.to_owned(), RefusalReason::BadPath)]);
+        // The set that was shown is gone, and the one that is there now is refused as well.
+        let shown = apply(&mut saved, &fixture.host(""), &ApplyOptions::default(), &hooks);
+        assert!(matches!(shown, Err(ApplyError::Stale)), "{shown:?}");
+        let mut tampered = SavedChanges::open(&fixture.saved()).unwrap();
+        assert_eq!(refusals(&fixture, &mut tampered), [(path.to_owned(), RefusalReason::BadPath)]);
     }
 }
 
@@ -216,20 +219,22 @@ fn tampered_manifest_does_not_leave_the_workspace() {
 fn refusal_names_the_rule_and_the_difference() {
     let fixture = ReviewFixture::with_host(&["edited"]);
     fixture.upper_file("edited", "mine\n");
-    fixture.upper_file(".git/hooks/pre-commit", "x\n");
+    fixture.upper_file("etc/hooks/pre-commit", "x\n");
     let mut saved = fixture.save();
     fixture.host_file("edited", "theirs\n");
-    let error = apply(&mut saved, &fixture.host(""), None, &hooks).unwrap_err();
+    let error = apply(&mut saved, &fixture.host(""), &ApplyOptions::default(), &hooks).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "nothing was applied: `.git/hooks`: denied by deny_write: .git/hooks/** (sandbox.policy.yaml:7) (and 2 more)"
+        "nothing was applied: `edited`: it changed on the host since the sandbox was made; \
+         `etc/hooks`: denied by deny_write: etc/hooks/** (sandbox.policy.yaml:7); \
+         `etc/hooks/pre-commit`: denied by deny_write: etc/hooks/** (sandbox.policy.yaml:7)"
     );
     assert_eq!(error.code(), protocol::ProblemCode::ApplyConflict);
     let ApplyError::Refused(refusals) = error else { panic!("{error:?}") };
     let conflict = serde_json::json!({"path": "edited", "reason": "conflict", "difference": "changed"});
-    assert_eq!(serde_json::to_value(&refusals[2]).unwrap(), conflict);
-    assert_eq!(serde_json::to_value(&refusals[0]).unwrap()["rule"]["line"], 7);
-    let only = apply(&mut saved, &fixture.host(""), Some(&[Path::new("edited")]), &hooks).unwrap_err();
+    assert_eq!(serde_json::to_value(&refusals[0]).unwrap(), conflict);
+    assert_eq!(serde_json::to_value(&refusals[1]).unwrap()["rule"]["line"], 7);
+    let only = apply(&mut saved, &fixture.host(""), &ApplyOptions::only(["edited"]), &hooks).unwrap_err();
     let expected = "nothing was applied: `edited`: it changed on the host since the sandbox was made";
     assert_eq!(only.to_string(), expected);
 }

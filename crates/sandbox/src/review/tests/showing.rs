@@ -40,7 +40,7 @@ fn patch_has_gits_format() {
          \\ No newline at end of file\n"
     );
     assert!(diff(&saved, "link").contains("-edited\n\\ No newline at end of file\n+dir/new\n"));
-    assert_eq!(diff(&saved, "dir"), "diff --git a/dir b/dir\nnew file mode 040755\n");
+    assert_eq!(diff(&saved, "dir"), "# dir: new directory\n");
     assert_eq!(saved.diff(Path::new("untouched")).unwrap(), None);
 }
 
@@ -52,7 +52,7 @@ fn binary_files_show_their_size() {
     fs::write(fixture.upper("large"), "x\n".repeat(2 << 20)).unwrap();
     let saved = fixture.save();
     for (path, size) in [("binary", 3), ("latin", 5), ("large", 4 << 20)] {
-        let line = format!("Binary files differ: 0 bytes before, {size} after\n");
+        let line = format!("# 0 bytes before, {size} after\n");
         assert!(diff(&saved, path).ends_with(&line), "{path}");
     }
     assert!(saved.stat().unwrap().iter().all(|stat| stat.lines.binary));
@@ -120,7 +120,8 @@ fn changes_are_serialised_as_json() {
     assert_eq!(
         stat[1],
         serde_json::json!({
-            "path": {"bytes": [255]}, "kind": "added", "added": 1, "removed": 0, "binary": false, "conflict": false
+            "path": {"bytes": [255]}, "kind": "added", "added": 1, "removed": 0, "binary": false, "conflict": false,
+            "class": "plain"
         })
     );
 }

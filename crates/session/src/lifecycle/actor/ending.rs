@@ -125,7 +125,7 @@ impl Actor {
     }
 
     /// Kills every process of the agent and completes its open items. Returns `None` when no agent runs.
-    async fn end_agent(&mut self) -> Result<Option<AgentExit>, SessionError> {
+    pub(super) async fn end_agent(&mut self) -> Result<Option<AgentExit>, SessionError> {
         let Some(mut agent) = self.agent.take() else { return Ok(None) };
         let unfinished = agent.dialogue.close_open_items();
         let layers = agent.layers();
@@ -141,7 +141,7 @@ impl Actor {
         Ok(Some(agent_exit))
     }
 
-    async fn finish_turn(&mut self, input: TurnInput, reason: &str) -> Result<(), SessionError> {
+    pub(super) async fn finish_turn(&mut self, input: TurnInput, reason: &str) -> Result<(), SessionError> {
         let (state, effect) = self.turn.step(input);
         self.turn = state;
         match effect {

@@ -14,7 +14,7 @@ use crate::lifecycle::RequestedTool;
 impl Actor {
     /// Adds a grant for requests like `permission`, unless one exists or the request cannot be recognized again.
     pub(super) fn add_grant(&mut self, permission: &Permission) -> Result<(), SessionError> {
-        let Some(matching) = matching(permission).filter(|_| self.matching_grant(permission).is_none()) else {
+        let Some(matching) = grant_pattern(permission).filter(|_| self.matching_grant(permission).is_none()) else {
             return Ok(());
         };
         let grant = Grant { grant_id: permission.permission_id.clone(), action: permission.action.clone(), matching };
@@ -35,14 +35,14 @@ impl Actor {
 
     /// Returns the grant that covers `permission`.
     pub(super) fn matching_grant(&self, permission: &Permission) -> Option<&Grant> {
-        let wanted = matching(permission)?;
+        let wanted = grant_pattern(permission)?;
         self.grants.iter().find(|grant| grant.action == permission.action && grant.matching == wanted)
     }
 }
 
-/// Returns the value by which a grant recognizes a request: the pattern that the person saw, else the whole input.
-/// Returns `None` for a request with neither, which no grant can cover.
-fn matching(permission: &Permission) -> Option<Value> {
+/// Returns the value by which a grant recognizes later requests like `permission`: the pattern that the person saw, else
+/// the whole input. Returns `None` for a request with neither, which no grant can cover.
+pub fn grant_pattern(permission: &Permission) -> Option<Value> {
     let RequestedTool { tool, pattern, input, .. } = RequestedTool::of(permission);
     pattern.cloned().or_else(|| Some(json!({"tool": tool, "input": input?})))
 }
@@ -67,7 +67,7 @@ mod tests {
             },
             _ => None,
         });
-        matching(&permission.expect("no permission request"))
+        grant_pattern(&permission.expect("no permission request"))
     }
 
     fn claude(command: &str, description: &str) -> Value {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agents::{Dialogue as _, NormalizedDialogue};
 use protocol::{EventBody, SessionRegistered};
-use sandbox::{ExecSpec, Sandbox};
+use sandbox::{ExecSpec, Sandbox, StreamKind};
 use store::{FileJournal, SessionRecord};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ use super::{Actor, SilenceTimer, TurnSync};
 use crate::SessionError;
 use crate::lifecycle::{
     ActorCommand, ActorExit, AgentProcess, Listeners, MessageReceipts, PendingRequests, Recorder, SandboxCredentials,
-    SessionHandle, SessionHost, SessionPlan, TurnState, epoch_number,
+    SessionHandle, SessionHost, SessionPlan, TurnState, epoch_number, git_config,
 };
 use crate::replay::WorkspaceOrigin;
 use crate::skills::FetchedSkills;
@@ -105,6 +105,7 @@ impl Actor {
             if open_state.ended && record.outcome.is_none() {
                 index_recorded_end(&store, &id, &journal)?;
             }
+            store.count_stored_bodies(&journal, &open_state.bodies);
             Ok((record, journal, open_state))
         };
         let (record, journal, open_state) = run_blocking(read).await?;
@@ -135,7 +136,7 @@ impl Actor {
             host,
             handle,
             plan,
-            recorder: Recorder::new(journal),
+            recorder: Recorder::to_file(journal),
             agent: None,
             turn: TurnState::Idle,
             queue: VecDeque::new(),
@@ -146,12 +147,19 @@ impl Actor {
             stop_deadline: None,
             grant_deadline: None,
             turn_deadline: Instant::now(),
+            space_deadline: Instant::now(),
             turn_count: 0,
             agent_started: false,
             journal_broken: false,
             recorded_changes: None,
             turn_sync: TurnSync::default(),
         })
+    }
+
+    /// Starts the agent again at the request of a client.
+    pub(super) async fn resume_agent(&mut self) -> Result<(), SessionError> {
+        self.check_storage()?;
+        self.restart_agent().await
     }
 
     /// Starts the agent again, after a restart of the host or after the agent was killed.
@@ -226,8 +234,10 @@ impl Actor {
             self.restore_memory(sandbox, launch.saved_home).await;
         }
         let dialogue = NormalizedDialogue::new(registered.agent.new_dialogue(&context));
-        let spec =
-            ExecSpec { command: launch.argv, workdir: Some(launch.workdir), env: launch.env, ..ExecSpec::default() };
+        // A tool of the agent must not be able to write the agent's protocol, or to read the answers to the agent.
+        let streams = StreamKind::Sockets;
+        let (command, workdir, env) = (launch.argv, Some(launch.workdir), launch.env);
+        let spec = ExecSpec { command, workdir, env, streams, ..ExecSpec::default() };
         let process = sandbox.exec(spec).await?;
         Ok((dialogue, listeners, process))
     }
@@ -267,6 +277,7 @@ async fn create_sandbox(
     let skills = FetchedSkills::fetch(host, plan).await?;
     launch.mounts.extend(skills.mounts());
     launch.files.extend(credentials.files());
+    launch.files.push(git_config(&host.config.variables, plan));
     let sandbox = host.config.backend.create(plan.sandbox_spec(launch.mounts, launch.files)).await?;
     match skills.install(&*sandbox, registered.agent.skill_root()).await {
         Ok(()) => Ok((sandbox, credentials)),

@@ -39,9 +39,11 @@ impl Actor {
     /// Starts the next queued message when no turn runs.
     pub(super) async fn start_queued(&mut self) -> Result<(), SessionError> {
         while self.turn == TurnState::Idle && self.agent_started && !self.queue.is_empty() {
-            if self.agent.is_none()
-                && let Err(error) = self.restart_agent().await
-            {
+            let ready = match self.check_storage() {
+                Ok(()) if self.agent.is_none() => self.restart_agent().await,
+                ready => ready,
+            };
+            if let Err(error) = ready {
                 return self.record_start_failure(&error);
             }
             let Some(queued) = self.queue.pop_front() else { break };

@@ -5,16 +5,17 @@
 use std::time::Duration;
 
 use agents::{Dialogue as _, DialogueOutput};
+use base::{HostLimit, LimitHits};
 use jiff::Timestamp;
 use protocol::{
     Event, EventBody, EventDraft, Permission, PermissionId, PermissionReply, PermissionStatus, Question, QuestionId,
-    QuestionStatus,
+    QuestionStatus, RequestMetadata, Resolution,
 };
 use tokio::time::Instant;
 
 use super::Actor;
 use crate::SessionError;
-use crate::lifecycle::{PendingRequest, Request, RequestMetadata, Resolution, TurnEffect, TurnInput};
+use crate::lifecycle::{PendingRequest, Request, TurnEffect, TurnInput};
 
 impl Actor {
     /// Records a permission request. Requests that a grant allows or the policy denies are answered at once; others
@@ -29,10 +30,13 @@ impl Actor {
         let grant = self.matching_grant(&permission).filter(|_| effect == TurnEffect::Keep && denied_by.is_none());
         let granted_by = grant.map(|grant| grant.grant_id.to_string());
         let (is_granted, is_denied) = (granted_by.is_some(), denied_by.is_some());
-        if is_granted || is_denied {
+        let too_many = effect == TurnEffect::Keep && !is_granted && !is_denied && self.has_too_many_requests();
+        let asked_by = self.asking_rule(&permission).map(|rule| rule.to_string());
+        if is_granted || is_denied || asked_by.is_some() {
             let mut metadata = RequestMetadata::read(permission.metadata.as_ref());
             metadata.granted_by = granted_by.or(metadata.granted_by);
             metadata.denied_by = denied_by.or(metadata.denied_by);
+            metadata.asked_by = asked_by;
             permission.metadata = Some(metadata.into_value());
             draft.body = EventBody::PermissionRequested(permission.clone());
         }
@@ -46,6 +50,11 @@ impl Actor {
         if is_denied {
             drop(snapshot);
             return self.resolve_permission(&permission, PermissionReply::Reject, Some(Resolution::new("policy")));
+        }
+        if too_many {
+            drop(snapshot);
+            let reason = Resolution::new("too_many_requests");
+            return self.resolve_permission(&permission, PermissionReply::Reject, Some(reason));
         }
         self.turn = state;
         if effect == TurnEffect::Keep {
@@ -69,6 +78,10 @@ impl Actor {
         let mut snapshot = handle.lock_snapshot();
         let event = self.recorder.record(draft)?;
         let (state, effect) = self.turn.step(TurnInput::Asked);
+        if effect == TurnEffect::Keep && self.has_too_many_requests() {
+            drop(snapshot);
+            return self.resolve_question(&question, None, Some(Resolution::new("too_many_requests")));
+        }
         self.turn = state;
         if effect == TurnEffect::Keep {
             let timeout = self.host.config.timeouts.question;
@@ -79,6 +92,15 @@ impl Actor {
         }
         drop(snapshot);
         self.resolve_question(&question, None, Some(Resolution::new("no_turn")))
+    }
+
+    /// Returns whether so many requests wait for an answer that the next one is rejected.
+    fn has_too_many_requests(&self) -> bool {
+        let too_many = self.pending.len() >= self.host.config.budget.pending_requests;
+        if too_many {
+            LimitHits::count(HostLimit::PendingRequests);
+        }
+        too_many
     }
 
     /// Answers a pending permission request; fails when it is not pending.

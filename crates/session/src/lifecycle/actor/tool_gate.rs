@@ -19,6 +19,11 @@ impl Actor {
     pub(super) fn denying_rule(&self, permission: &Permission) -> Option<RuleRef> {
         denying_rule(&self.plan.policy, permission)
     }
+
+    /// Returns the policy rule that demands that a person decides about `permission`.
+    pub(super) fn asking_rule(&self, permission: &Permission) -> Option<RuleRef> {
+        asking_rule(&self.plan.policy, permission)
+    }
 }
 
 /// Returns the rule that denies a call. The call is checked under the policy's name, if it has one, and under the
@@ -33,6 +38,16 @@ fn denying_rule(policy: &EffectivePolicy, permission: &Permission) -> Option<Rul
         Some(name) => denied(name).or_else(|| denied(&tool).filter(|rule| rule.text.starts_with("tools.deny"))),
         None => denied(&tool),
     }
+}
+
+/// Returns the rule that asks about a call, under the policy's name of the tool or under the agent's name.
+fn asking_rule(policy: &EffectivePolicy, permission: &Permission) -> Option<RuleRef> {
+    let RequestedCall { tool, policy_name, argument } = RequestedCall::of(permission);
+    let asked = |name: &str| {
+        let decision = policy.decide(&Action::Tool { name: name.to_owned(), argument: argument.clone() });
+        (decision.allowed == Verdict::Ask).then_some(decision.rule)
+    };
+    policy_name.and_then(asked).or_else(|| asked(&tool))
 }
 
 /// A tool call in the terms of the policy.
@@ -69,6 +84,11 @@ mod tests {
 
     /// Returns whether `tools` denies a request with this metadata.
     fn denies(tools: &str, metadata: Value) -> bool {
+        let (policy, permission) = requested(tools, metadata);
+        denying_rule(&policy, &permission).is_some()
+    }
+
+    fn requested(tools: &str, metadata: Value) -> (EffectivePolicy, Permission) {
         let source = PolicySource::new("test.yaml", format!("version: 1\ntools: {tools}\n"));
         let policy = effective(&CeilingLayer::built_in().unwrap(), &BaseLayer::read(&source).unwrap(), &[]);
         let permission = Permission {
@@ -77,7 +97,20 @@ mod tests {
             status: PermissionStatus::Requested,
             metadata: Some(metadata),
         };
-        denying_rule(&policy, &permission).is_some()
+        (policy, permission)
+    }
+
+    #[test]
+    fn the_asking_rule_is_named_with_its_line() {
+        let asks = |tools: &str, metadata: Value| {
+            let (policy, permission) = requested(tools, metadata);
+            asking_rule(&policy, &permission).map(|rule| rule.to_string())
+        };
+        let push = json!({"tool": "exec_command", "input": {"command": "git push"}});
+        let rule = r#"{allow: ["*"], ask: ["Bash(git push*)"]}"#;
+        assert!(asks(rule, push.clone()).unwrap().ends_with("(test.yaml:2)"));
+        assert_eq!(asks(rule, json!({"tool": "exec_command", "input": {"command": "ls"}})), None);
+        assert_eq!(asks(r#"{allow: ["*"]}"#, push), None);
     }
 
     #[test]

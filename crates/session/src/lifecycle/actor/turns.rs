@@ -35,6 +35,7 @@ impl Actor {
             }
             return Err(SessionError::MessageIdReused(message.client_message_id.unwrap_or_default()));
         }
+        self.check_storage()?;
         if self.agent.is_none() {
             self.restart_agent().await?;
         }
@@ -71,6 +72,7 @@ impl Actor {
         self.recorder.turn_started(&turn, &message)?;
         self.turn = state;
         self.turn_deadline = Instant::now() + self.plan.policy.limits().timeout;
+        self.space_deadline = Instant::now() + self.host.config.timeouts.free_space_check;
         self.reset_silence();
         let Some(agent) = &mut self.agent else { return Ok(()) };
         let pictures = read_images(agent.sandbox(), &message.attachments).await;
@@ -176,6 +178,7 @@ impl Actor {
 
     async fn ask_to_stop(&mut self) -> Result<(), SessionError> {
         self.stop_deadline = Some(Instant::now() + self.host.config.timeouts.stop_grace);
+        self.recorder.current_turn().interrupt_calls();
         let refusals = self.refuse_pending("turn_interrupted")?;
         // The interrupt goes first: after a refusal alone, the agent would try something else, or finish.
         let mut outputs = self.agent.as_mut().map(|agent| agent.dialogue.interrupt()).unwrap_or_default();

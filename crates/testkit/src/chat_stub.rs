@@ -1,5 +1,6 @@
 //! A stub server with the chat completions API that records its requests.
-#![allow(dead_code, reason = "two test binaries share it, and each uses a part")]
+
+#![expect(clippy::unwrap_used, reason = "only tests call this")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,26 +14,27 @@ const OPENING: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncon
 
 /// Behaviour of the stub.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Manner {
+pub enum StubBehaviour {
     /// Answers with a stream or a document, as requested.
-    Well,
+    Answers,
     /// Cuts streams after the first word, so that clients retry without streaming.
     CutsStreams,
     /// Sends the second half of a stream when the gate is opened.
-    HoldsBack(&'static Gate),
+    HoldsBack(&'static StubGate),
     /// Answers every call with this status.
     Refuses(u16),
 }
 
-/// Gate that a test opens.
+/// StubGate that a test opens.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub struct StubGate {
     open: Mutex<bool>,
     opened: Condvar,
 }
 
-impl Gate {
-    pub(crate) fn open(&self) {
+impl StubGate {
+    /// Lets all waiting streams go on.
+    pub fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.opened.notify_all();
     }
@@ -44,58 +46,64 @@ impl Gate {
 
 /// One recorded call.
 #[derive(Debug, Clone)]
-pub(crate) struct Call {
-    pub(crate) path: String,
-    pub(crate) authorization: Option<String>,
-    pub(crate) body: Value,
+pub struct StubCall {
+    /// The path of the request.
+    pub path: String,
+    /// The header `authorization`.
+    pub authorization: Option<String>,
+    /// The parsed body.
+    pub body: Value,
 }
 
 /// A server that runs until the test process ends.
-pub(crate) struct Stub {
-    pub(crate) address: SocketAddr,
-    calls: Arc<Mutex<Vec<Call>>>,
+#[derive(Debug)]
+pub struct ChatStub {
+    /// The address on which it listens.
+    pub address: SocketAddr,
+    calls: Arc<Mutex<Vec<StubCall>>>,
 }
 
-impl Stub {
-    pub(crate) fn start(manner: Manner, answer: &'static str) -> Self {
+impl ChatStub {
+    /// Starts a stub whose answers have the text `answer`.
+    pub fn start(behaviour: StubBehaviour, answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, calls) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
-        let heard = calls.clone();
+        let recorded = calls.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let heard = heard.clone();
-                std::thread::spawn(move || serve(stream, manner, answer, &heard));
+                let recorded = recorded.clone();
+                std::thread::spawn(move || serve(stream, behaviour, answer, &recorded));
             }
         });
         Self { address, calls }
     }
 
     /// Returns all recorded calls.
-    pub(crate) fn calls(&self) -> Vec<Call> {
+    pub fn calls(&self) -> Vec<StubCall> {
         self.calls.lock().unwrap().clone()
     }
 }
 
-fn serve(stream: TcpStream, manner: Manner, answer: &str, heard: &Mutex<Vec<Call>>) {
+fn serve(stream: TcpStream, behaviour: StubBehaviour, answer: &str, recorded: &Mutex<Vec<StubCall>>) {
     let Ok(mut writer) = stream.try_clone() else { return };
     // An idle connection must not block a thread forever.
     let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
     let mut reader = BufReader::new(stream);
     while let Some(call) = read(&mut reader) {
         let streams = call.body["stream"].as_bool().unwrap_or(false);
-        heard.lock().unwrap().push(call);
-        let text = match manner {
-            Manner::Refuses(status) => {
+        recorded.lock().unwrap().push(call);
+        let text = match behaviour {
+            StubBehaviour::Refuses(status) => {
                 let body = json!({"error": {"message": "out of order", "type": "server_error"}}).to_string();
                 response(status, "application/json", &body)
             }
-            Manner::CutsStreams if streams => {
+            StubBehaviour::CutsStreams if streams => {
                 let _ = writer.write_all(format!("{OPENING}{}", chunk(&answer[..1], None)).as_bytes());
                 return;
             }
             _ if streams => {
                 let (first, rest) = answer.split_at(answer.len() / 2);
-                if let Manner::HoldsBack(gate) = manner {
+                if let StubBehaviour::HoldsBack(gate) = behaviour {
                     let _ = writer.write_all(format!("{OPENING}{}", chunk(first, None)).as_bytes());
                     gate.pass();
                     let rest = [chunk(rest, None), chunk("", Some("stop"))].concat();
@@ -115,7 +123,7 @@ fn serve(stream: TcpStream, manner: Manner, answer: &str, heard: &Mutex<Vec<Call
     }
 }
 
-fn read(reader: &mut impl BufRead) -> Option<Call> {
+fn read(reader: &mut impl BufRead) -> Option<StubCall> {
     let mut head = String::new();
     reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
     let path = head.split(' ').nth(1)?.to_owned();
@@ -132,7 +140,7 @@ fn read(reader: &mut impl BufRead) -> Option<Call> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some(Call { path, authorization, body: serde_json::from_slice(&body).unwrap_or_default() })
+    Some(StubCall { path, authorization, body: serde_json::from_slice(&body).unwrap_or_default() })
 }
 
 fn response(status: u16, kind: &str, body: &str) -> String {

@@ -6,32 +6,32 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::stub::Stub;
+use testkit::ChatStub;
 
 /// Test environment of one test.
-pub(crate) struct Place {
+pub(crate) struct TaskFixture {
     directory: TempDir,
 }
 
 /// Exit code and output of a task.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct TaskOutput {
     pub(crate) code: Option<i32>,
     pub(crate) report: Value,
     pub(crate) people: String,
 }
 
-impl Place {
+impl TaskFixture {
     pub(crate) fn new() -> Self {
         Self { directory: TempDir::new().unwrap() }
     }
 
     /// Returns an environment with the real Claude Code.
     pub(crate) fn with_claude() -> Self {
-        let (place, installed) = (Self::new(), installed_claude());
-        std::fs::create_dir(place.path("data")).unwrap();
-        std::os::unix::fs::symlink(installed.join("agents"), place.path("data/agents")).unwrap();
-        place
+        let (fixture, installed) = (Self::new(), installed_claude());
+        std::fs::create_dir(fixture.path("data")).unwrap();
+        std::os::unix::fs::symlink(installed.join("agents"), fixture.path("data/agents")).unwrap();
+        fixture
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -43,24 +43,24 @@ impl Place {
     }
 
     /// Writes `.env` with the address of `stub`.
-    pub(crate) fn env_file(&self, stub: &Stub) {
+    pub(crate) fn env_file(&self, stub: &ChatStub) {
         let text =
             format!("BASE_URL=http://{}/v1\nAPI_KEY=sk-real-key-of-ours\nMODEL_NAME=gpt-4o-mini\n", stub.address);
         self.write(".env", &text);
     }
 
     /// Runs a task and reads its report.
-    pub(crate) fn task(&self, file: &Path, arguments: &[&str]) -> Ran {
+    pub(crate) fn task(&self, file: &Path, arguments: &[&str]) -> TaskOutput {
         let mut command = Command::new(env!("CARGO_BIN_EXE_viv"));
         command.arg("--json").arg("--data-dir").arg(self.path("data")).arg("task").arg(file).args(arguments);
         command.current_dir(self.directory.path()).stdin(Stdio::null()).env_remove("VIV_DATA_DIR");
         let Output { status, stdout, stderr } = command.output().unwrap();
         let report = serde_json::from_slice(&stdout).unwrap_or_default();
-        Ran { code: status.code(), report, people: String::from_utf8_lossy(&stderr).into_owned() }
+        TaskOutput { code: status.code(), report, people: String::from_utf8_lossy(&stderr).into_owned() }
     }
 
     /// Returns the journal of a task from its logs.
-    pub(crate) fn trajectory(&self, ran: &Ran) -> Vec<Value> {
+    pub(crate) fn trajectory(&self, ran: &TaskOutput) -> Vec<Value> {
         let session = ran.report["session"].as_str().unwrap();
         let text = std::fs::read_to_string(self.path(&format!("logs/trajectory/{session}.jsonl"))).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -1,18 +1,31 @@
 //! A filter for the output of untrusted programs on its way to a terminal.
 //!
-//! An escape sequence can rewrite the screen, set the clipboard or insert input. Colours pass; other escape
-//! sequences are removed. C1 controls (U+0080 to U+009F) are one-byte forms of escape sequences. They are treated as
-//! such, both as raw bytes and encoded as UTF-8.
+//! An escape sequence can rewrite the screen, set the clipboard or insert input. Colours pass, except the attribute that
+//! conceals text; other escape sequences are removed. C1 controls (U+0080 to U+009F) are one-byte forms of escape
+//! sequences. They are treated as such, both as raw bytes and encoded as UTF-8.
+//!
+//! Not here: characters that are invisible or change the writing direction (`printable_text`).
 
 /// Passes text and colours, and removes other escape sequences.
 #[derive(Debug, Default)]
-pub(crate) struct EscapeFilter {
+pub struct EscapeFilter {
     state: FilterState,
     pending: Vec<u8>,
     /// Missing bytes of a UTF-8 character.
     missing_bytes: u8,
-    /// Whether full-screen programs may draw.
-    screens: bool,
+    passing: Passing,
+}
+
+/// The escape sequences that a filter passes.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Passing {
+    /// None.
+    Nothing,
+    /// Colours and other attributes of text.
+    #[default]
+    Colours,
+    /// Everything that a full-screen program needs to draw.
+    Screens,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -43,12 +56,21 @@ impl EscapeFilter {
     ///
     /// Sequences that reach beyond the screen are still removed: titles, clipboard, window, printer, strings of any kind,
     /// and queries that the terminal answers with earlier input.
-    pub(crate) fn for_screens() -> Self {
-        Self { screens: true, ..Self::default() }
+    pub fn for_screens() -> Self {
+        Self { passing: Passing::Screens, ..Self::default() }
+    }
+
+    /// Returns a filter that removes all escape sequences, also colours.
+    pub fn for_text() -> Self {
+        Self { passing: Passing::Nothing, ..Self::default() }
+    }
+
+    fn screens(&self) -> bool {
+        self.passing == Passing::Screens
     }
 
     /// Returns the part of `bytes` that may be shown. A sequence may be split between two calls.
-    pub(crate) fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut shown = Vec::with_capacity(bytes.len());
         for byte in bytes {
             self.byte(*byte, &mut shown);
@@ -68,12 +90,12 @@ impl EscapeFilter {
                 FilterState::Escape
             }
             (FilterState::Text | FilterState::Latin, _) => self.text(byte, shown),
-            (FilterState::Escape, b'7' | b'8' | b'=' | b'>' | b'D' | b'E' | b'M' | b'H') if self.screens => {
+            (FilterState::Escape, b'7' | b'8' | b'=' | b'>' | b'D' | b'E' | b'M' | b'H') if self.screens() => {
                 shown.extend([0x1b, byte]);
                 FilterState::Text
             }
             // The next byte selects the character set.
-            (FilterState::Escape, b'(' | b')') if self.screens => FilterState::CharacterSet(byte),
+            (FilterState::Escape, b'(' | b')') if self.screens() => FilterState::CharacterSet(byte),
             (FilterState::CharacterSet(which), b'0' | b'A' | b'B') => {
                 shown.extend([0x1b, which, byte]);
                 FilterState::Text
@@ -86,20 +108,18 @@ impl EscapeFilter {
                 self.pending.push(byte);
                 FilterState::Control
             }
-            (FilterState::Control, b'?') if self.screens && self.pending.is_empty() => {
+            (FilterState::Control, b'?') if self.screens() && self.pending.is_empty() => {
                 self.pending.push(byte);
                 FilterState::Control
             }
-            (FilterState::Control, _) if self.screens && draws(byte) && self.pending.len() < LONGEST_COLOUR => {
+            (FilterState::Control, b'm') if self.pending.len() < LONGEST_COLOUR => {
+                self.attributes(shown);
+                FilterState::Text
+            }
+            (FilterState::Control, _) if self.screens() && draws(byte) && self.pending.len() < LONGEST_COLOUR => {
                 shown.extend_from_slice(b"\x1b[");
                 shown.append(&mut self.pending);
                 shown.push(byte);
-                FilterState::Text
-            }
-            (FilterState::Control, b'm') if self.pending.len() < LONGEST_COLOUR => {
-                shown.extend_from_slice(b"\x1b[");
-                shown.append(&mut self.pending);
-                shown.push(b'm');
                 FilterState::Text
             }
             (FilterState::Control, 0x20..=0x3f) => {
@@ -112,6 +132,19 @@ impl EscapeFilter {
             (FilterState::Command | FilterState::CommandEscape, _) => FilterState::Command,
             (FilterState::Escape | FilterState::Control, _) => FilterState::Text,
         };
+    }
+
+    /// Passes the pending attributes of text, except those that conceal the text.
+    fn attributes(&mut self, shown: &mut Vec<u8>) {
+        let pending = std::mem::take(&mut self.pending);
+        if self.passing == Passing::Nothing {
+            return;
+        }
+        if let Some(kept) = without_conceal(&String::from_utf8_lossy(&pending)) {
+            shown.extend_from_slice(b"\x1b[");
+            shown.extend_from_slice(kept.as_bytes());
+            shown.push(b'm');
+        }
     }
 
     /// Handles a byte outside of a sequence.
@@ -132,7 +165,7 @@ impl EscapeFilter {
             0x80..=0x9f => return self.control(byte),
             b'\n' | b'\r' | b'\t' | 0x20..=0x7e | 0xa0.. => shown.push(byte),
             // Backspace, and shift out and in, which select a character set.
-            0x08 | 0x0e | 0x0f if self.screens => shown.push(byte),
+            0x08 | 0x0e | 0x0f if self.screens() => shown.push(byte),
             _ => {}
         }
         FilterState::Text
@@ -150,6 +183,28 @@ impl EscapeFilter {
             _ => FilterState::Text,
         }
     }
+}
+
+/// Returns the attributes without `8`, which conceals text; `None` if no attribute is left. The number in `38;5;8` is a
+/// colour.
+fn without_conceal(attributes: &str) -> Option<String> {
+    let all: Vec<&str> = attributes.split(';').collect();
+    let (mut kept, mut rest) = (Vec::new(), all.as_slice());
+    while let Some((first, after)) = rest.split_first() {
+        let number = first.split(':').next().unwrap_or_default().trim_start_matches('0');
+        let length = match (number, after.first().copied()) {
+            ("38" | "48" | "58", Some("5")) => 3,
+            ("38" | "48" | "58", Some("2")) => 5,
+            _ => 1,
+        };
+        let (group, others) = rest.split_at(length.min(rest.len()));
+        if number != "8" {
+            kept.extend_from_slice(group);
+        }
+        rest = others;
+    }
+    // An empty list would reset all attributes.
+    (!kept.is_empty()).then(|| kept.join(";"))
 }
 
 /// Returns whether a control sequence with the final byte `last` affects only the screen: cursor, erasing, scrolling,
@@ -203,6 +258,20 @@ mod tests {
     fn text_and_colours_pass() {
         check("plain é 漢\n".as_bytes(), "plain é 漢\n".as_bytes());
         check(b"\x1b[1;31mred\x1b[0m", b"\x1b[1;31mred\x1b[0m");
+    }
+
+    #[test]
+    fn concealed_text_is_shown() {
+        check(b"\x1b[8mhidden\x1b[0m", b"hidden\x1b[0m");
+        check(b"\x1b[1;8;31mhidden", b"\x1b[1;31mhidden");
+        check(b"\x1b[08m\x1b[8:1mhidden", b"hidden");
+        check(b"\x1b[38;5;8m\x1b[48;2;8;8;8;8m\x1b[38:5:8m\x1b[m", b"\x1b[38;5;8m\x1b[48;2;8;8;8m\x1b[38:5:8m\x1b[m");
+        assert_eq!(EscapeFilter::for_screens().pass(b"\x1b[8mhidden"), b"hidden");
+    }
+
+    #[test]
+    fn text_mode_removes_colours_too() {
+        assert_eq!(EscapeFilter::for_text().pass(b"\x1b[31mred\x1b[0m\x1b]0;t\x07 \xc2\x9b1mb"), b"red b");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A stub vendor: a TCP server that sends exactly the bytes that a test specifies.
 
+#![expect(clippy::unwrap_used, reason = "only tests call this")]
+
 use std::{
     future::Future,
     net::SocketAddr,
@@ -16,50 +18,53 @@ use tokio::{
 
 /// A request that the vendor received.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ReceivedRequest {
+pub struct ReceivedRequest {
     /// Request line and headers.
-    pub(crate) head: String,
-    pub(crate) body: Bytes,
+    pub head: String,
+    /// The whole body.
+    pub body: Bytes,
     /// Number of its connection, from 0.
-    pub(crate) connection: usize,
+    pub connection: usize,
 }
 
 impl ReceivedRequest {
     /// Returns the request line.
-    pub(crate) fn line(&self) -> &str {
+    pub fn line(&self) -> &str {
         self.head.lines().next().unwrap()
     }
 
     /// Returns the value of a header; `name` is lower case.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 }
 
 /// A connection from the gateway, plain or with TLS.
-pub(crate) trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
+pub trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
 
 /// Handles a request by writing to the connection; returns the connection to keep it open.
-pub(crate) type RequestHandler = Arc<
+pub type RequestHandler = Arc<
     dyn Fn(ReceivedRequest, Box<dyn Connection>) -> Pin<Box<dyn Future<Output = Option<Box<dyn Connection>>> + Send>>
         + Send
         + Sync,
 >;
 /// Wraps an accepted connection, for example in TLS.
-pub(crate) type ConnectionWrapper =
+pub type ConnectionWrapper =
     Arc<dyn Fn(TcpStream) -> Pin<Box<dyn Future<Output = Box<dyn Connection>> + Send>> + Send + Sync>;
 
 /// A running stub vendor; it stops when dropped.
-pub(crate) struct StubVendor {
-    pub(crate) address: SocketAddr,
+#[derive(Debug)]
+pub struct StubVendor {
+    /// The address on which it listens.
+    pub address: SocketAddr,
     received: Arc<Mutex<Vec<ReceivedRequest>>>,
     _tasks: JoinSet<()>,
 }
 
 impl StubVendor {
     /// Starts a vendor that answers every request with the same bytes and keeps the connection open.
-    pub(crate) async fn answering(answer: impl Into<Bytes>) -> Self {
+    pub async fn answering(answer: impl Into<Bytes>) -> Self {
         let answer: Bytes = answer.into();
         Self::with_handler(move |_, mut connection| {
             let answer = answer.clone();
@@ -72,7 +77,7 @@ impl StubVendor {
     }
 
     /// Starts a vendor that calls `handler` for each request.
-    pub(crate) async fn with_handler<F, R>(handler: F) -> Self
+    pub async fn with_handler<F, R>(handler: F) -> Self
     where
         F: Fn(ReceivedRequest, Box<dyn Connection>) -> R + Send + Sync + 'static,
         R: Future<Output = Option<Box<dyn Connection>>> + Send + 'static,
@@ -83,7 +88,7 @@ impl StubVendor {
     }
 
     /// Starts a vendor that wraps each connection and calls `handler` for each request.
-    pub(crate) async fn with_wrapper<F, R>(wrapper: ConnectionWrapper, handler: F) -> Self
+    pub async fn with_wrapper<F, R>(wrapper: ConnectionWrapper, handler: F) -> Self
     where
         F: Fn(ReceivedRequest, Box<dyn Connection>) -> R + Send + Sync + 'static,
         R: Future<Output = Option<Box<dyn Connection>>> + Send + 'static,
@@ -97,12 +102,13 @@ impl StubVendor {
         Self { address, received, _tasks: tasks }
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// Returns the base URL.
+    pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Returns the requests received so far.
-    pub(crate) fn received(&self) -> Vec<ReceivedRequest> {
+    pub fn received(&self) -> Vec<ReceivedRequest> {
         self.received.lock().unwrap().clone()
     }
 }
@@ -147,12 +153,12 @@ async fn read_request(connection: &mut Box<dyn Connection>) -> Option<ReceivedRe
 }
 
 /// Returns a response with a `content-length`.
-pub(crate) fn http_response(status: &str, kind: &str, body: &str) -> String {
+pub fn http_response(status: &str, kind: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
 /// Returns a chunked event stream with one chunk per event.
-pub(crate) fn http_event_stream(events: &[&str]) -> String {
+pub fn http_event_stream(events: &[&str]) -> String {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     let chunks: Vec<String> = events.iter().map(|event| format!("{:x}\r\n{event}\r\n", event.len())).collect();
     format!("{head}{}0\r\n\r\n", chunks.concat())

@@ -1,0 +1,110 @@
+//! The events of a session for a person who also answers requests.
+//!
+//! While the person thinks, events are read on: a request that is answered elsewhere ends its prompt. All events are
+//! returned in order.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+
+use protocol::{Event, EventBody, Permission, PermissionId, PermissionStatus, Question, QuestionId, QuestionStatus};
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::output::message;
+use crate::session_access::EventSource;
+
+/// Reads events, also while a person is asked.
+pub(crate) struct EventReader {
+    source: EventSource,
+    /// Events that arrived while the person was asked.
+    waiting: VecDeque<Event>,
+}
+
+/// A request that a person is asked about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OpenRequest<'a> {
+    Permission(&'a PermissionId),
+    Question(&'a QuestionId),
+}
+
+impl EventReader {
+    pub(crate) fn new(source: EventSource) -> Self {
+        Self { source, waiting: VecDeque::new() }
+    }
+
+    /// Returns the next event; `None` after the last.
+    pub(crate) async fn next(&mut self) -> Result<Option<Event>, Failure> {
+        match self.waiting.pop_front() {
+            Some(event) => Ok(Some(event)),
+            None => self.source.next().await,
+        }
+    }
+
+    /// Waits for the answer of the person; returns `None`, and says so, if the request was resolved elsewhere.
+    pub(crate) async fn unless_resolved<T>(
+        &mut self,
+        request: OpenRequest<'_>,
+        answer: impl Future<Output = T>,
+    ) -> Result<Option<T>, Failure> {
+        if let Some(how) = self.waiting.iter().find_map(|event| request.resolution(&event.draft.body)) {
+            message!("{:>22}{how}", "");
+            return Ok(None);
+        }
+        let mut answer = pin!(answer);
+        loop {
+            let event = tokio::select! {
+                biased;
+                answer = &mut answer => return Ok(Some(answer)),
+                event = self.source.next() => event?,
+            };
+            let Some(event) = event else { return Ok(None) };
+            let resolution = request.resolution(&event.draft.body);
+            self.waiting.push_back(event);
+            if let Some(how) = resolution {
+                // The prompt has not ended its line.
+                message!("\n{:>22}{how}", "");
+                return Ok(None);
+            }
+        }
+    }
+}
+
+impl OpenRequest<'_> {
+    /// Returns how an event resolves this request, as a line for the person.
+    fn resolution(self, body: &EventBody) -> Option<String> {
+        match (self, body) {
+            (Self::Permission(id), EventBody::PermissionResolved(resolved)) if resolved.permission_id == *id => {
+                Some(permission_resolution(resolved))
+            }
+            (Self::Question(id), EventBody::QuestionResolved(resolved)) if resolved.question_id == *id => {
+                Some(question_resolution(resolved))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn permission_resolution(resolved: &Permission) -> String {
+    match resolved.status {
+        PermissionStatus::Accept => "answered elsewhere: allowed once".to_owned(),
+        PermissionStatus::AcceptForSession => "answered elsewhere: allowed for this session".to_owned(),
+        _ => rejection(resolved.metadata.as_ref(), "denied"),
+    }
+}
+
+fn question_resolution(resolved: &Question) -> String {
+    match resolved.status {
+        QuestionStatus::Answered => "answered elsewhere".to_owned(),
+        _ => rejection(resolved.metadata.as_ref(), "rejected"),
+    }
+}
+
+/// Returns why a request was rejected, by the reason that the session recorded.
+fn rejection(metadata: Option<&Value>, verb: &str) -> String {
+    match metadata.and_then(|metadata| metadata["reason"].as_str()) {
+        None => format!("answered elsewhere: {verb}"),
+        Some("expired") => format!("not answered in time: {verb}"),
+        Some("withdrawn") => "the agent withdrew the request".to_owned(),
+        Some(_) => "the turn has ended: the request needs no answer".to_owned(),
+    }
+}
