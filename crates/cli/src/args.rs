@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::agents::AgentsCommand;
 use crate::api::ApiArguments;
 use crate::backend::SandboxArguments;
+use crate::config_command::ConfigCommand;
 use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
 use crate::host_names;
@@ -84,6 +85,9 @@ pub(crate) enum Command {
     /// Run the model gateway without a sandbox
     #[command(subcommand)]
     Gateway(GatewayCommand),
+    /// Show and change viv.toml
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Check which features work on this machine
     Doctor(DoctorArguments),
     /// Run a built-in agent inside the sandbox

@@ -9,6 +9,7 @@ mod backend;
 mod client;
 mod command_line;
 mod config;
+mod config_command;
 mod credentials;
 mod demo;
 mod doctor;
