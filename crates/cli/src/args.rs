@@ -13,7 +13,9 @@ use crate::keys::KeysCommand;
 use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
 use crate::replay::ReplayArguments;
+use crate::run_limits::LimitArguments;
 use crate::sessions::SessionsCommand;
+use crate::setup::SetupArguments;
 use crate::tokens::TokensCommand;
 use crate::usage::UsageArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -85,6 +87,18 @@ pub(crate) enum Command {
     /// Run the model gateway without a sandbox
     #[command(subcommand)]
     Gateway(GatewayCommand),
+    /// Configure a real model: find keys, choose one, test it
+    Setup(SetupArguments),
+    /// Print completions for a shell, e.g. viv completions bash
+    Completions {
+        /// Shell
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages into a directory
+    Man {
+        /// Directory, created if missing
+        directory: PathBuf,
+    },
     /// Show and change viv.toml
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -130,6 +144,8 @@ pub(crate) struct RunArguments {
     /// Narrow the policy: KEY=VALUE, e.g. proc.memory=512MiB
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) narrow: Vec<String>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
     /// Source of skills: a directory, OWNER/NAME on GitHub, or the URL of a git repository
     #[arg(long = "skills", value_name = "SOURCE")]
     pub(crate) skills: Vec<String>,
@@ -191,6 +207,8 @@ pub(crate) struct ExecArguments {
     /// Narrow the policy: KEY=VALUE, e.g. proc.memory=512MiB
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) narrow: Vec<String>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
     /// Kill the command after this time, e.g. 30s, 10m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<std::time::Duration>,

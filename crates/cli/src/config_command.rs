@@ -45,6 +45,8 @@ pub(crate) enum ConfigCommand {
         /// Dotted key, e.g. model.upstream
         key: String,
     },
+    /// List all keys with type, default and meaning
+    Keys,
     /// Print the path of viv.toml
     Path,
 }
@@ -55,6 +57,7 @@ pub(crate) fn carry_out(command: ConfigCommand, data_dir: Option<PathBuf>, json:
     let path = directory.join("viv.toml");
     match command {
         ConfigCommand::Path => output::print(&format!("{}\n", path.display()))?,
+        ConfigCommand::Keys => keys(json)?,
         ConfigCommand::Show { origin } => show(&ConfigEditor::open(path)?, origin, json)?,
         ConfigCommand::Get { key } => return get(&ConfigEditor::open(path)?, &key, json),
         ConfigCommand::Set { key, value } => {
@@ -118,6 +121,18 @@ fn get(editor: &ConfigEditor, typed: &str, json: bool) -> Result<ExitCode, Failu
         output::print(&format!("{text}\n"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn keys(json: bool) -> Result<(), Failure> {
+    if json {
+        let row = |key: &ConfigKey| json!({"key": key.path, "type": key.value.words(), "default": key.default, "meaning": key.meaning});
+        return output::print_json(&config::KEYS.iter().map(row).collect());
+    }
+    let plain = |text: &str| text.replace('`', "");
+    let row =
+        |key: &ConfigKey| [key.path.to_owned(), plain(&key.value.words()), plain(key.default), plain(key.meaning)];
+    let rows = config::KEYS.iter().map(row).collect();
+    output::print(&TextTable { head: ["KEY", "TYPE", "DEFAULT", "MEANING"], rows }.text())
 }
 
 /// One line of `viv config show`.

@@ -23,8 +23,8 @@ use crate::failure::Failure;
 use crate::policy::PolicyCommand;
 use crate::{
     agent, agents, api, backend, config_command, credentials, demo, doctor, egress_settings, exec,
-    gateway as gateway_command, keys, models, money, output, perms, policy, replay, run, serve, sessions, task, tokens,
-    upstream, usage,
+    gateway as gateway_command, keys, models, money, output, perms, policy, replay, run, serve, sessions, setup,
+    shell_files, task, tokens, upstream, usage,
 };
 
 /// Raises the soft limit of file descriptors to the hard limit, because every session of a server needs a few. Sandboxes
@@ -42,6 +42,8 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         Command::Agent { name, arguments } => agent::run(&name, &arguments),
         Command::Exec(command) => exec_command(command, data_dir, json),
+        Command::Completions { shell } => shell_files::completions(shell),
+        Command::Man { directory } => shell_files::man(&directory),
         Command::Config(command) => config_command::carry_out(command, data_dir, json),
         Command::Doctor(arguments) => {
             let (config, broken) = Config::read_or_defaults(data_dir)?;
@@ -61,7 +63,12 @@ fn exec_command(command: ExecArguments, data_dir: Option<PathBuf>, json: bool) -
 
 fn host_command(command: Command, config: Config, json: bool) -> Result<ExitCode, Failure> {
     match command {
-        Command::Agent { .. } | Command::Exec(_) | Command::Config(_) | Command::Doctor(_) => Ok(ExitCode::SUCCESS),
+        Command::Agent { .. }
+        | Command::Exec(_)
+        | Command::Completions { .. }
+        | Command::Man { .. }
+        | Command::Config(_)
+        | Command::Doctor(_) => Ok(ExitCode::SUCCESS),
         Command::Sessions(command) => {
             let spawner = Spawner::fork()?;
             on_runtime(sessions::carry_out(command, config, spawner, json))
@@ -77,6 +84,7 @@ fn host_command(command: Command, config: Config, json: bool) -> Result<ExitCode
         Command::Credentials(arguments) => credentials::carry_out(&arguments, &config, json),
         Command::Keys(command) => keys::carry_out(command, &config, json),
         Command::Gateway(command) => on_runtime(gateway_command::carry_out(command, config, json)),
+        Command::Setup(arguments) => setup::carry_out(arguments, config, json),
         Command::Demo => {
             let spawner = Spawner::fork()?;
             on_runtime(demo::carry_out(config, spawner, json))

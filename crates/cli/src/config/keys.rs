@@ -342,6 +342,25 @@ mod tests {
         }
     }
 
+    /// The document is this table: run with `VIV_WRITE_DOCS=1` to write it again.
+    #[test]
+    fn the_document_has_the_table() {
+        let rows = KEYS
+            .iter()
+            .map(|key| format!("| `{}` | {} | {} | {} |\n", key.path, key.value.words(), key.default, key.meaning));
+        let table =
+            format!("| key | type | default | meaning |\n| --- | --- | --- | --- |\n{}", rows.collect::<String>());
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
+        let document = std::fs::read_to_string(&path).unwrap();
+        let (before, rest) = document.split_once("<!-- keys -->\n").unwrap();
+        let (found, after) = rest.split_once("<!-- end -->").unwrap();
+        if found != table && std::env::var_os("VIV_WRITE_DOCS").is_some() {
+            std::fs::write(path, format!("{before}<!-- keys -->\n{table}<!-- end -->{after}")).unwrap();
+        } else {
+            assert_eq!(found, table, "docs/config.md is out of date");
+        }
+    }
+
     #[test]
     fn every_key_of_the_table_is_accepted() {
         for key in KEYS.iter().filter(|key| key.value != ValueType::Table) {
