@@ -22,7 +22,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Run coding agents in a sandbox, meter their model calls and record everything they do.
 #[derive(Debug, Parser)]
-#[command(name = "viv", version, max_term_width = 100, propagate_version = true)]
+#[command(name = "viv", version = env!("VIV_VERSION"), max_term_width = 100, propagate_version = true)]
 #[command(after_help = "Start with `viv demo`: a tour with a built-in model. It needs no key and no network.")]
 pub(crate) struct Arguments {
     #[command(flatten)]

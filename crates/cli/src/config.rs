@@ -246,7 +246,7 @@ fn read_file(path: &Path) -> Result<ConfigFile, Failure> {
 
 /// Returns the failure for a section `[agents.NAME]` of an unknown agent.
 fn unknown_agent(path: &Path, name: &str) -> Failure {
-    let near = policy::closest(name, ::agents::all().map(|agent| agent.id()));
+    let near = policy::closest(name, ::agents::all().map(::agents::Agent::id));
     let near = near.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
     let what = format!("unknown agent `{name}` in `agents.{name}` of `{}`{near}", path.display());
     Failure::new(ProblemCode::ConfigInvalid, what)

@@ -62,7 +62,7 @@ fn parse_size(text: &str) -> Result<String, String> {
         Some(digits) => format!("{digits}{}iB", text[digits.len()..].to_uppercase()),
         None => text.to_owned(),
     };
-    policy::size_from_text(&size).map(|_| size).map_err(|error| error.to_string())
+    policy::size_from_text(&size).map(|_| size)
 }
 
 #[cfg(test)]

@@ -136,14 +136,13 @@ fn remove(table: &mut dyn TableLike, segments: &[String]) -> bool {
 fn collect(table: &dyn TableLike, above: &[String], text: &str, leaves: &mut Vec<(Vec<String>, String, usize)>) {
     for (name, item) in table.iter() {
         let segments: Vec<String> = above.iter().cloned().chain([name.to_owned()]).collect();
-        match item.as_table_like() {
-            Some(section) => collect(section, &segments, text, leaves),
-            None => {
-                let start = item.span().map_or(0, |span| span.start.min(text.len()));
-                let line = text[..start].matches('\n').count() + 1;
-                leaves.push((segments, item.to_string().trim().to_owned(), line));
-            }
+        if let Some(section) = item.as_table_like() {
+            collect(section, &segments, text, leaves);
+            continue;
         }
+        let start = item.span().map_or(0, |span| span.start.min(text.len()));
+        let line = text[..start].matches('\n').count() + 1;
+        leaves.push((segments, item.to_string().trim().to_owned(), line));
     }
 }
 
@@ -178,7 +177,7 @@ fn list(typed: &str) -> Option<Value> {
     if typed.trim_start().starts_with('[') {
         return typed.parse::<Value>().ok().filter(Value::is_array);
     }
-    Some(Value::from_iter(typed.split(',').map(str::trim).filter(|text| !text.is_empty())))
+    Some(typed.split(',').map(str::trim).filter(|text| !text.is_empty()).collect())
 }
 
 fn invalid(what: String) -> Failure {
