@@ -1,4 +1,4 @@
-//! Linker options that shorten the start of `viv`, which is a large part of the time of `viv exec`.
+//! The version with its commit, and linker options that shorten the start of `viv`, which is a large part of the time of `viv exec`.
 //!
 //! The loader processes tens of thousands of relocations before `main`. They are written in the packed form if the
 //! loader of this machine supports it. The unwinder is linked statically, because the loader would have to find, map and
@@ -11,6 +11,7 @@ use std::process::Command;
 const SINCE: (u32, u32) = (2, 36);
 
 fn main() {
+    version();
     println!("cargo:rerun-if-changed=build.rs");
     let is_gnu = std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "gnu");
     let is_native = std::env::var("HOST") == std::env::var("TARGET");
@@ -21,6 +22,20 @@ fn main() {
         println!("cargo:rustc-link-search=native={}", directory.display());
         println!("cargo:rustc-link-lib=static:-bundle=gcc_eh");
     }
+}
+
+/// Sets `VIV_VERSION`: the version, with commit and date if the sources are in a git repository.
+fn version() {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+    };
+    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| Path::new(log).exists()) {
+        println!("cargo:rerun-if-changed={log}");
+    }
+    let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
+    let commit = git(&["log", "-1", "--format=%h %cs"]).map(|commit| format!(" ({commit})")).unwrap_or_default();
+    println!("cargo:rustc-env=VIV_VERSION={version}{commit}");
 }
 
 /// Returns the directory of a library of the C compiler; `None` if it has none.

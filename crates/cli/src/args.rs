@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::agents::AgentsCommand;
 use crate::api::ApiArguments;
 use crate::backend::SandboxArguments;
+use crate::config_command::ConfigCommand;
 use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
 use crate::host_names;
@@ -12,14 +13,16 @@ use crate::keys::KeysCommand;
 use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
 use crate::replay::ReplayArguments;
+use crate::run_limits::LimitArguments;
 use crate::sessions::SessionsCommand;
+use crate::setup::SetupArguments;
 use crate::tokens::TokensCommand;
 use crate::usage::UsageArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Run coding agents in a sandbox, meter their model calls and record everything they do.
 #[derive(Debug, Parser)]
-#[command(name = "viv", version, max_term_width = 100, propagate_version = true)]
+#[command(name = "viv", version = env!("VIV_VERSION"), max_term_width = 100, propagate_version = true)]
 #[command(after_help = "Start with `viv demo`: a tour with a built-in model. It needs no key and no network.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -84,6 +87,21 @@ pub(crate) enum Command {
     /// Run the model gateway without a sandbox
     #[command(subcommand)]
     Gateway(GatewayCommand),
+    /// Configure a real model: find keys, choose one, test it
+    Setup(SetupArguments),
+    /// Print completions for a shell, e.g. viv completions bash
+    Completions {
+        /// Shell
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages into a directory
+    Man {
+        /// Directory, created if missing
+        directory: PathBuf,
+    },
+    /// Show and change viv.toml
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Check which features work on this machine
     Doctor(DoctorArguments),
     /// Run a built-in agent inside the sandbox
@@ -126,6 +144,8 @@ pub(crate) struct RunArguments {
     /// Narrow the policy: KEY=VALUE, e.g. proc.memory=512MiB
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) narrow: Vec<String>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
     /// Source of skills: a directory, OWNER/NAME on GitHub, or the URL of a git repository
     #[arg(long = "skills", value_name = "SOURCE")]
     pub(crate) skills: Vec<String>,
@@ -187,6 +207,8 @@ pub(crate) struct ExecArguments {
     /// Narrow the policy: KEY=VALUE, e.g. proc.memory=512MiB
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) narrow: Vec<String>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
     /// Kill the command after this time, e.g. 30s, 10m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<std::time::Duration>,

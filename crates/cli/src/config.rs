@@ -3,8 +3,10 @@
 //! Both are read once and passed down by value. Unknown keys are errors, so a typo never allows more.
 
 mod credentials;
+mod edit;
 mod env_file;
 mod file;
+mod keys;
 mod limits;
 
 use std::path::{Path, PathBuf};
@@ -18,11 +20,13 @@ use crate::failure::Failure;
 use crate::shell_word::shell_word;
 
 pub(crate) use credentials::{CredentialForm, CredentialProvider, FoundCredential};
+pub(crate) use edit::{ConfigEditor, parse_key, segments as key_segments};
 pub(crate) use env_file::EnvUpstream;
 pub(crate) use file::{
     BudgetsSection, ConfigFile, ContentWord, CredentialSection, DurabilityWord, PriceSection, SandboxSection,
     UpstreamKind, UpstreamSection,
 };
+pub(crate) use keys::{ConfigKey, KEYS, ValueType, find as find_key};
 
 /// Configuration from the environment, the command line and `viv.toml`.
 #[derive(Debug, Clone)]
@@ -44,18 +48,27 @@ pub(crate) struct Config {
 impl Config {
     /// Reads the environment, then `viv.toml` in the data directory.
     pub(crate) fn read(data_dir: Option<PathBuf>) -> Result<Self, Failure> {
-        let data_dir = match data_dir.or_else(|| variable("VIV_DATA_DIR").map(PathBuf::from)) {
-            Some(directory) => directory,
-            None => data_home()?.join("viv"),
-        };
-        let data_dir = std::path::absolute(&data_dir).map_err(|error| {
-            Failure::new(ProblemCode::ConfigInvalid, "cannot make the path of the data directory absolute")
-                .because(&error)
-        })?;
+        let data_dir = data_directory(data_dir)?;
         let file = read_file(&data_dir.join("viv.toml"))?;
+        Ok(Self::with_file(data_dir, file))
+    }
+
+    /// Returns the configuration of a data directory with the given contents of `viv.toml`.
+    fn with_file(data_dir: PathBuf, file: ConfigFile) -> Self {
         let organisation_policy = PathBuf::from("/etc/viv/policy.yaml");
         let runtime_dir = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
-        Ok(Self { data_dir, organisation_policy, file, env_upstream: None, backend: None, runtime_dir })
+        Self { data_dir, organisation_policy, file, env_upstream: None, backend: None, runtime_dir }
+    }
+
+    /// Reads the configuration like [`Self::read`]; an invalid `viv.toml` counts as empty, and the failure is returned
+    /// with it. Only for the command that explains the failure.
+    pub(crate) fn read_or_defaults(data_dir: Option<PathBuf>) -> Result<(Self, Option<Failure>), Failure> {
+        let data_dir = data_directory(data_dir)?;
+        let (file, failure) = match read_file(&data_dir.join("viv.toml")) {
+            Ok(file) => (file, None),
+            Err(failure) => (ConfigFile::default(), Some(failure)),
+        };
+        Ok((Self::with_file(data_dir, file), failure))
     }
 
     /// Returns this configuration with the given sandbox backend.
@@ -184,6 +197,22 @@ fn variable(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
+/// Returns the data directory: `given`, else `VIV_DATA_DIR`, else the default.
+pub(crate) fn data_directory(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    let directory = match given.or_else(|| variable("VIV_DATA_DIR").map(PathBuf::from)) {
+        Some(directory) => directory,
+        None => data_home()?.join("viv"),
+    };
+    std::path::absolute(&directory).map_err(|error| {
+        Failure::new(ProblemCode::ConfigInvalid, "cannot make the path of the data directory absolute").because(&error)
+    })
+}
+
+/// Returns the user's home directory.
+pub(crate) fn home() -> Option<PathBuf> {
+    variable("HOME").map(PathBuf::from)
+}
+
 fn data_home() -> Result<PathBuf, Failure> {
     let absolute = |path: PathBuf| path.is_absolute().then_some(path);
     variable("XDG_DATA_HOME")
@@ -207,12 +236,48 @@ fn read_file(path: &Path) -> Result<ConfigFile, Failure> {
                 .help(format!("ls -l {}", shell_word(&path.to_string_lossy()))));
         }
     };
-    toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        let what = format!("invalid configuration in `{}`, line {line}", path.display());
-        // The message alone: the full error repeats the line, which may contain a key.
-        Failure::new(ProblemCode::ConfigInvalid, what)
-            .detail(error.message())
-            .help(format!("${{EDITOR:-vi}} {}", shell_word(&path.to_string_lossy())))
-    })
+    let file: ConfigFile =
+        toml::from_str(&text).map_err(|error| not_parsed(path, &text, error.span(), error.message()))?;
+    match file.agents.by_name.keys().find(|name| ::agents::by_name(name).is_none()) {
+        None => Ok(file),
+        Some(name) => Err(unknown_agent(path, name)),
+    }
+}
+
+/// Returns the failure for a section `[agents.NAME]` of an unknown agent.
+fn unknown_agent(path: &Path, name: &str) -> Failure {
+    let near = policy::closest(name, ::agents::all().map(::agents::Agent::id));
+    let near = near.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
+    let what = format!("unknown agent `{name}` in `agents.{name}` of `{}`{near}", path.display());
+    Failure::new(ProblemCode::ConfigInvalid, what)
+        .help(format!("viv config unset {}", shell_word(&format!("agents.{name}"))))
+}
+
+/// Returns the failure for a file that is not a valid configuration.
+fn not_parsed(path: &Path, text: &str, span: Option<std::ops::Range<usize>>, message: &str) -> Failure {
+    let line = span.map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    let what = format!("invalid configuration in `{}`, line {line}", path.display());
+    // The message alone: the full error repeats the line, which may contain a key.
+    let help = match unknown_field(message) {
+        Some(field) => suggestion(text, line, field),
+        None => None,
+    };
+    let editor = || format!("${{EDITOR:-vi}} {}", shell_word(&path.to_string_lossy()));
+    Failure::new(ProblemCode::ConfigInvalid, what).detail(message).help(help.unwrap_or_else(editor))
+}
+
+/// Returns the key that a message of the parser calls unknown.
+fn unknown_field(message: &str) -> Option<&str> {
+    message.strip_prefix("unknown field `")?.split('`').next()
+}
+
+/// Returns the command that removes the unknown `field`, which is in the section above `line`.
+fn suggestion(text: &str, line: usize, field: &str) -> Option<String> {
+    let above: Vec<&str> = text.lines().take(line).map(str::trim).collect();
+    let header = above.iter().rev().find(|line| line.starts_with('['));
+    let section = match header {
+        Some(header) => format!("{}.", header.strip_prefix('[')?.split(']').next()?.trim()),
+        None => String::new(),
+    };
+    Some(format!("viv config unset {}", shell_word(&format!("{section}{field}"))))
 }

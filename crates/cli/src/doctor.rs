@@ -128,16 +128,21 @@ impl DoctorReport {
 pub(crate) fn carry_out(
     arguments: &DoctorArguments,
     config: &Config,
+    broken: Option<&Failure>,
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let earlier = if arguments.fresh { None } else { DoctorReport::earlier(config) };
+    let earlier = if arguments.fresh || broken.is_some() { None } else { DoctorReport::earlier(config) };
     let is_stored = earlier.is_some();
-    let findings = match earlier {
+    let mut findings = match earlier {
         Some(findings) => findings,
         None => DoctorReport::run_all(config, spawner, json)?,
     };
-    findings.keep(config);
+    match broken {
+        // The other checks ran with the defaults, and are not kept.
+        Some(failure) => findings.checks.insert(0, configuration(failure)),
+        None => findings.keep(config),
+    }
     if json {
         let mut report =
             serde_json::to_value(&findings).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
@@ -150,7 +155,11 @@ pub(crate) fn carry_out(
             output::print("results since the last boot; run `viv doctor --fresh` to check again\n")?;
         }
     }
-    Ok(ExitCode::from(if findings.failed() { ProblemCode::SandboxCreateError.exit() } else { 0 }))
+    Ok(ExitCode::from(match broken {
+        Some(failure) => failure.code().exit(),
+        None if findings.failed() => ProblemCode::SandboxCreateError.exit(),
+        None => 0,
+    }))
 }
 
 /// Renders one line for each policy key with its enforcement.
@@ -205,6 +214,13 @@ fn kernel() -> DoctorCheck {
     let system = rustix::system::uname();
     let (release, machine) = (system.release().to_string_lossy(), system.machine().to_string_lossy());
     DoctorCheck::ok("kernel", format!("{release} on {machine}"))
+}
+
+/// Check of a `viv.toml` that the other commands reject.
+fn configuration(failure: &Failure) -> DoctorCheck {
+    let problem = failure.problem();
+    let summary = format!("{}; the checks below use the defaults", problem.detail.as_deref().unwrap_or(&problem.title));
+    DoctorCheck::failed("viv.toml", summary, problem.hint.as_deref())
 }
 
 fn data_directory(config: &Config) -> DoctorCheck {

@@ -59,6 +59,10 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     let mut signals = StopSignals::listen()?;
     check_output(arguments.tty, json)?;
     let (workspace, mode) = parse_workspace(arguments.workspace.as_deref())?;
+    if let Some(workspace) = &workspace {
+        arguments.limits.check_home(workspace).await?;
+    }
+    arguments.narrow.extend(arguments.limits.narrowing());
     arguments.narrow.extend(mode.map(|mode| format!("fs.workspace={}", mode.as_str())));
     let context = PolicyContext::of(config, json).in_project(workspace.as_deref());
     let policy = Arc::new(choose(&context, arguments.policy.as_deref(), &arguments.narrow)?);

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::{self, message};
 use crate::{host, log, upstream};
-use key_auth::KeyAuth;
+pub(crate) use key_auth::KeyAuth;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GatewayCommand {

@@ -22,8 +22,9 @@ use crate::config::{self, Config, ContentWord, DurabilityWord};
 use crate::failure::Failure;
 use crate::policy::PolicyCommand;
 use crate::{
-    agent, agents, api, backend, credentials, demo, doctor, egress_settings, exec, gateway as gateway_command, keys,
-    models, money, output, perms, policy, replay, run, serve, sessions, task, tokens, upstream, usage,
+    agent, agents, api, backend, config_command, credentials, demo, doctor, egress_settings, exec,
+    gateway as gateway_command, keys, models, money, output, perms, policy, replay, run, serve, sessions, setup,
+    shell_files, task, tokens, upstream, usage,
 };
 
 /// Raises the soft limit of file descriptors to the hard limit, because every session of a server needs a few. Sandboxes
@@ -41,6 +42,13 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         Command::Agent { name, arguments } => agent::run(&name, &arguments),
         Command::Exec(command) => exec_command(command, data_dir, json),
+        Command::Completions { shell } => shell_files::completions(shell),
+        Command::Man { directory } => shell_files::man(&directory),
+        Command::Config(command) => config_command::carry_out(command, data_dir, json),
+        Command::Doctor(arguments) => {
+            let (config, broken) = Config::read_or_defaults(data_dir)?;
+            doctor::carry_out(&arguments, &config, broken.as_ref(), Spawner::fork()?, json)
+        }
         command => host_command(command, Config::read(data_dir)?, json),
     }
 }
@@ -55,7 +63,12 @@ fn exec_command(command: ExecArguments, data_dir: Option<PathBuf>, json: bool) -
 
 fn host_command(command: Command, config: Config, json: bool) -> Result<ExitCode, Failure> {
     match command {
-        Command::Agent { .. } | Command::Exec(_) => Ok(ExitCode::SUCCESS),
+        Command::Agent { .. }
+        | Command::Exec(_)
+        | Command::Completions { .. }
+        | Command::Man { .. }
+        | Command::Config(_)
+        | Command::Doctor(_) => Ok(ExitCode::SUCCESS),
         Command::Sessions(command) => {
             let spawner = Spawner::fork()?;
             on_runtime(sessions::carry_out(command, config, spawner, json))
@@ -71,7 +84,7 @@ fn host_command(command: Command, config: Config, json: bool) -> Result<ExitCode
         Command::Credentials(arguments) => credentials::carry_out(&arguments, &config, json),
         Command::Keys(command) => keys::carry_out(command, &config, json),
         Command::Gateway(command) => on_runtime(gateway_command::carry_out(command, config, json)),
-        Command::Doctor(arguments) => doctor::carry_out(&arguments, &config, Spawner::fork()?, json),
+        Command::Setup(arguments) => setup::carry_out(arguments, config, json),
         Command::Demo => {
             let spawner = Spawner::fork()?;
             on_runtime(demo::carry_out(config, spawner, json))

@@ -26,6 +26,11 @@ impl IssuedSecret {
         Self { id, token, text }
     }
 
+    /// Returns the text of the secret, for a caller that uses it itself.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.text
+    }
+
     /// Prints the secret; `noun` is `key` or `token`.
     pub(crate) fn print(&self, noun: &str, json: bool) -> Result<(), Failure> {
         let Self { id, text, .. } = self;

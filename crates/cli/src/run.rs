@@ -38,7 +38,7 @@ pub(crate) use answer_mode::AnswerMode;
 
 /// Runs `viv run`.
 pub(crate) async fn carry_out(
-    arguments: RunArguments,
+    mut arguments: RunArguments,
     config: Config,
     spawner: Spawner,
     json: bool,
@@ -48,6 +48,8 @@ pub(crate) async fn carry_out(
     let mut signals = StopSignals::listen()?;
     let prompt = prompt(&arguments.prompt)?;
     let workspace = open_workspace(&arguments.workspace)?;
+    arguments.limits.check_home(&workspace).await?;
+    arguments.narrow.extend(arguments.limits.narrowing());
     let request = request(&arguments, &config, &workspace)?;
     let context = PolicyContext::of(&config, json).in_project(Some(&workspace));
     let policy = Arc::new(choose(&context, arguments.policy.as_deref(), &arguments.narrow)?);

@@ -78,8 +78,12 @@ pub(crate) async fn carry_out(
             let session = transfer::import(&file, new_id, &config, spawner, json).await?;
             list::print_card(&session, json)?;
         }
-        SessionsCommand::Rm { sessions } => {
-            let ids = sessions.iter().map(|session| catalog.id(session)).collect::<Result<Vec<_>, _>>()?;
+        SessionsCommand::Rm { sessions, yes } => {
+            let found = sessions.iter().map(|session| catalog.find(session)).collect::<Result<Vec<_>, _>>()?;
+            if !yes && !transfer::may_remove(&found).await? {
+                return Ok(ExitCode::SUCCESS);
+            }
+            let ids: Vec<SessionId> = found.into_iter().map(|session| session.session_id).collect();
             transfer::remove(&ids, &config, spawner, json).await?;
         }
         SessionsCommand::Stop { session } => return stop::carry_out(&session, &config, spawner, json).await,

@@ -116,6 +116,8 @@ codes! {
     DataDirInUse = "data_dir_in_use", 409, 6;
     /// A configuration file is not valid.
     ConfigInvalid = "config_invalid", 422, 2;
+    /// `viv config get` names a key that `viv.toml` does not set.
+    ConfigKeyUnset = "config_key_unset", 404, 3;
     /// The upstream failed.
     UpstreamError = "upstream_error", 502, 7;
     /// The budget is used up.

@@ -36,7 +36,7 @@ pub(crate) struct ConfigFile {
     pub(crate) record: RecordSection,
     /// Differences to ignore in a replay.
     pub(crate) replay: ReplaySection,
-    /// Installation of agents.
+    /// Installation and settings of agents.
     pub(crate) agents: AgentsSection,
     /// Sandbox backend.
     pub(crate) sandbox: SandboxSection,
@@ -153,12 +153,25 @@ pub(crate) struct ReplaySection {
     pub(crate) ignore: Vec<String>,
 }
 
-/// Installation of agents.
+/// Installation and settings of agents. A flattened map accepts every section; `Config::read` checks the names.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(crate) struct AgentsSection {
     /// Download cache of npm; default: npm's own.
     pub(crate) npm_cache: Option<PathBuf>,
+    /// Settings of single agents, by name.
+    #[serde(flatten)]
+    pub(crate) by_name: BTreeMap<String, AgentSection>,
+}
+
+/// Settings of one agent.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AgentSection {
+    /// Upstream for sessions of this agent; default: `model.upstream`.
+    pub(crate) upstream: Option<String>,
+    /// Model for sessions of this agent; default: the agent's own choice.
+    pub(crate) model: Option<String>,
 }
 
 /// Default model of sessions.

@@ -19,7 +19,7 @@ use super::slot::GatewaySlot;
 use crate::failure::Failure;
 
 /// Maps keys to identities.
-pub(super) struct KeyAuth {
+pub(crate) struct KeyAuth {
     directory: DataDir,
     slot: GatewaySlot,
     keys: KeyStore,
@@ -39,7 +39,7 @@ struct KeyIdentity {
 }
 
 impl KeyAuth {
-    pub(super) fn open(
+    pub(crate) fn open(
         directory: DataDir,
         upstream: Arc<dyn Upstream>,
         limits: GatewayLimits,
@@ -53,7 +53,7 @@ impl KeyAuth {
     }
 
     /// Returns the identity of `token`; fails if the key is unknown, revoked or expired.
-    pub(super) fn authenticate(&self, token: &str) -> Result<Arc<GatewayIdentity>, AuthenticationError> {
+    pub(crate) fn authenticate(&self, token: &str) -> Result<Arc<GatewayIdentity>, AuthenticationError> {
         let key = self.keys.find(&SessionToken::from_text(token).digest()).map_err(|error| {
             tracing::error!(%error, "cannot read the keys");
             AuthenticationError::Unavailable("cannot read the keys".to_owned())

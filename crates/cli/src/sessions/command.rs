@@ -109,6 +109,9 @@ pub(crate) enum SessionsCommand {
         /// Session: id, name, prefix of an id, or @last; repeatable
         #[arg(required = true)]
         sessions: Vec<String>,
+        /// Delete without a question; needed without a terminal
+        #[arg(long, short)]
+        yes: bool,
     },
     /// Stop a session and all its processes
     Stop {

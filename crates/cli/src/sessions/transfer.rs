@@ -40,6 +40,21 @@ pub(super) async fn remove(ids: &[SessionId], config: &Config, spawner: Spawner,
     .await
 }
 
+/// Shows the sessions and asks whether to delete them; fails without a terminal.
+pub(super) async fn may_remove(sessions: &[SessionInfo]) -> Result<bool, Failure> {
+    let name = |session: &SessionInfo| session.name.clone().unwrap_or_else(|| session.session_id.to_string());
+    if !output::stdin_is_terminal() || !output::stderr_is_terminal() {
+        let names = sessions.iter().map(name).collect::<Vec<_>>().join(" ");
+        let what = "deleting sessions without a terminal needs `--yes`: a deleted session cannot be brought back";
+        return Err(Failure::new(ProblemCode::NoTerminal, what).help(format!("viv sessions rm --yes {names}")));
+    }
+    for session in sessions {
+        output::print_message(&format!("{} · {}", name(session), session.title.as_deref().unwrap_or_default()));
+    }
+    let answer = crate::prompter::ask_choice("delete for good? [y]es · [n]o: ", &["y", "yes", "n", "no"]).await;
+    Ok(matches!(answer.as_str(), "y" | "yes"))
+}
+
 /// Runs `viv sessions export`.
 pub(super) async fn export(
     id: &SessionId,

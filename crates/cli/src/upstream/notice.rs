@@ -51,23 +51,20 @@ fn kind(config: &Config, name: &str) -> Option<UpstreamKind> {
 
 /// Returns the steps to a real model.
 fn real_model_hints(config: &Config, agent: &str, found: &[FoundCredential]) -> Vec<String> {
-    let mut hints = vec!["to use a real model, see `viv credentials` and docs/gateway.md".to_owned()];
+    let mut hints = vec!["to use a real model: viv setup".to_owned()];
     let mut keys = found.iter().filter(|found| found.form == CredentialForm::Key && word(&found.provider).is_some());
     // Prefer the agent's own vendor.
     let own = keys.clone().find(|found| word(&found.provider) == vendor_of(agent));
     let Some(key) = own.or_else(|| keys.next()) else { return hints };
-    let (Some(word), file) = (word(&key.provider), config.data_dir.join("viv.toml")) else { return hints };
+    let Some(word) = word(&key.provider) else { return hints };
     if config.file.upstreams.contains_key(word) {
         hints.push(format!("to use the configured upstream: viv run --upstream={word} {agent} PROMPT"));
     } else if config.file.model.script.is_none() && config.file.model.upstream.is_none() {
-        let file = file.display();
         hints.push(format!(
             "found a key for {word} ({}); to let the gateway use it, outside the sandbox, run:",
             key.source
         ));
-        hints.push(format!(
-            r#"printf '\n[model]\nupstream = "{word}"\n\n[upstreams.{word}]\nkind = "{word}"\nkey_found = true\n' >> '{file}'"#
-        ));
+        hints.push(format!("viv setup --upstream {word} --yes"));
     }
     hints
 }
@@ -115,13 +112,7 @@ mod tests {
         let hints = real_model_hints(&config(""), "claude", &found).join("\n");
         assert!(hints.contains("found a key for anthropic (environment)"), "{hints}");
         assert!(!hints.contains("sk-never-shown"), "{hints}");
-        // The pasted text is a valid configuration.
-        let line = hints.lines().last().unwrap();
-        let text = line.split('\'').nth(1).unwrap().replace("\\n", "\n");
-        let pasted = config(&text);
-        assert_eq!(pasted.file.model.upstream.as_deref(), Some("anthropic"));
-        assert!(pasted.file.upstreams["anthropic"].key_found, "{text}");
-        assert!(line.ends_with(">> '/data/viv.toml'"), "{line}");
+        assert_eq!(hints.lines().last(), Some("viv setup --upstream anthropic --yes"));
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn a_session_is_forked_exported_removed_and_imported_again() {
     let forked = good(place.run(&["sessions", "fork", "s1", "--title", "Another way"]));
     assert!(good(place.run(&["sessions", "show", forked.trim()])).contains("Another way"));
     good(place.run(&["sessions", "export", "s1", "--output", "s1.tar"]));
-    good(place.run(&["sessions", "rm", "s1", forked.trim()]));
+    good(place.run(&["sessions", "rm", "--yes", "s1", forked.trim()]));
     assert_eq!(place.run(&["sessions", "show", "s1"]).code, 3);
     server.stop();
     // The same works without a server; a used id is never reused.

@@ -56,7 +56,7 @@ fn commit_of_an_agent_lands_with_the_hosts_identity() {
     assert_eq!(found, "Add a line by Ada L <ada@example.com>\n");
 
     assert_ne!(host(&place, "git for-each-ref refs/viv"), "");
-    assert_eq!(place.run(&["sessions", "rm", "@last"]).code, 0);
+    assert_eq!(place.run(&["sessions", "rm", "--yes", "@last"]).code, 0);
     assert_eq!(host(&place, "git for-each-ref refs/viv"), "", "the references stay after the session");
 }
 

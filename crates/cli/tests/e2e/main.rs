@@ -30,6 +30,7 @@ mod reconnect;
 mod refusals;
 mod replay;
 mod run;
+mod setup;
 mod stopping;
 mod streaming;
 mod tasks;
