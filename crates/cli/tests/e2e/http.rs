@@ -115,7 +115,7 @@ impl Client {
 
     /// Streams the events of a session after `after`, until the stream ends or breaks.
     pub(crate) fn events(&self, id: &str, after: u64) -> Option<impl Iterator<Item = Frame> + use<>> {
-        let request = self.agent.get(format!("{}/v1/sessions/{id}/events/sse", self.base));
+        let request = self.agent.get(format!("{}/v1/sessions/{id}/events/sse?events=all", self.base));
         let request = request.config().timeout_global(Some(LONGEST_STREAM)).build();
         frames(request.header("Last-Event-ID", after.to_string()).call().ok()?)
     }
