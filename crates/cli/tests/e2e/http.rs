@@ -138,7 +138,7 @@ impl Client {
     }
 
     fn stream(&self, id: &str, message: &Value) -> Option<impl Iterator<Item = Frame> + use<>> {
-        let request = self.agent.post(format!("{}/v1/sessions/{id}/messages/stream", self.base));
+        let request = self.agent.post(format!("{}/v1/sessions/{id}/messages/stream?events=all", self.base));
         let request = request.config().timeout_global(Some(LONGEST_STREAM)).build();
         let sent = request.content_type("application/json").send(message.to_string());
         let response = sent.inspect_err(|error| eprintln!("{id} took no message: {error}")).ok()?;
