@@ -259,8 +259,8 @@ pub(crate) struct ServeArguments {
     /// Origin whose pages may call the API, e.g. https://ui.example.com; repeatable
     #[arg(long, value_name = "ORIGIN", value_parser = host_names::origin)]
     pub(crate) allow_origin: Vec<String>,
-    /// Default event set for clients that do not specify one: all events, or those of the contract
-    #[arg(long, value_name = "WHICH", default_value = "all", value_parser = ["all", "contract"])]
+    /// Default event set for clients that do not specify one: those of the contract, or all events
+    #[arg(long, value_name = "WHICH", default_value = "contract", value_parser = ["all", "contract"])]
     pub(crate) events: String,
     /// Directory in which TCP callers without the admin scope may have workspaces; repeatable
     #[arg(long, value_name = "DIR")]

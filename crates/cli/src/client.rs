@@ -155,7 +155,7 @@ impl ApiClient {
 
     /// Streams the events of a session after the sequence number `after`.
     pub(crate) async fn events_after(&self, id: &SessionId, after: u64) -> Result<EventStream, Failure> {
-        let path = format!("/v1/sessions/{id}/events/sse?offset={after}");
+        let path = format!("/v1/sessions/{id}/events/sse?events=all&offset={after}");
         let response = self.request(Method::GET, &path, None).await?;
         Ok(EventStream { body: response.into_body(), buffer: Vec::new() })
     }

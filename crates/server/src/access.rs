@@ -189,6 +189,11 @@ impl Caller {
         Self { name: who, workspaces, token }
     }
 
+    /// Returns whether the caller may install versions of agents that were not tested, whose content is not pinned.
+    pub(crate) fn may_install_any_version(&self) -> bool {
+        self.token.is_none()
+    }
+
     /// Returns `options` with the workspace access and the token of this caller.
     pub(crate) fn options(&self, options: &SessionOptions) -> SessionOptions {
         SessionOptions { workspaces: self.workspaces.clone(), token: self.token.clone(), ..options.clone() }

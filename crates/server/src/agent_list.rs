@@ -76,7 +76,7 @@ impl ModeList {
             let permission_mode = Some(mode.as_str().to_owned());
             agent.plan(&LaunchContext { permission_mode, node, ..LaunchContext::default() }).is_ok()
         };
-        let usual = ModeInfo { id: "default", name: "Default", description: "Works as its permission mode allows." };
+        let usual = ModeInfo { id: "build", name: "Build", description: "Works as its permission mode allows." };
         let plan = ModeInfo { id: "plan", name: "Plan", description: "Reads and plans, but changes nothing." };
         Self { modes: std::iter::once(usual).chain(supports(PermissionMode::Plan).then_some(plan)).collect() }
     }

@@ -60,7 +60,7 @@ impl ServerConfig {
             file_bytes: 1 << 30,
             bundle_bytes: 1 << 30,
             workspace_roots: Arc::default(),
-            events: EventFilter::All,
+            events: EventFilter::default(),
             audit: None,
             installer: None,
             remote_stop: None,

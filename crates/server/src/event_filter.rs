@@ -1,7 +1,8 @@
 //! The event types that a client gets.
 //!
-//! The default is all types. A client generated from the existing API (the contract) may refuse unknown types. Sequence
-//! numbers are always those of the journal: filtered events leave gaps, and a cursor means the same with each filter.
+//! The default is the types of the existing API (the contract), because a client generated from it may refuse unknown
+//! types. Sequence numbers are always those of the journal: filtered events leave gaps, and a cursor means the same with
+//! each filter.
 
 use protocol::{Event, EventBody};
 use serde::Deserialize;
@@ -12,9 +13,9 @@ use utoipa::ToSchema;
 #[serde(rename_all = "lowercase")]
 pub enum EventFilter {
     /// All event types.
-    #[default]
     All,
     /// Only the event types of the existing API.
+    #[default]
     Contract,
 }
 

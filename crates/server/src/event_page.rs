@@ -10,10 +10,7 @@ use crate::error::ApiError;
 use crate::event_filter::EventFilter;
 use crate::state::AppState;
 
-/// Events in a page without a limit, and the largest limit.
-const DEFAULT_EVENTS: usize = 1000;
-const MAX_EVENTS: usize = 10_000;
-/// A page of this size ends early with `hasMore`.
+/// A page of this size ends early with `hasMore`. It is the only bound of a page without `limit`.
 pub(crate) const MAX_BYTES: usize = 8 << 20;
 /// Events to read at a time.
 const STEP: usize = 64;
@@ -41,7 +38,7 @@ pub(crate) fn read(
     limit: Option<u64>,
     view: EventView,
 ) -> Result<Response, ApiError> {
-    let limit = self::limit(limit);
+    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let last = *journal.last().borrow();
     let (mut body, mut seen, mut count) = (Vec::from(br#"{"events":["#), offset, 0);
     'page: while count < limit {
@@ -66,11 +63,6 @@ pub(crate) fn read(
     }
     body.extend(format!(r#"],"hasMore":{}}}"#, seen < last).into_bytes());
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
-}
-
-/// Returns the most events of a page for the requested `limit`.
-pub(crate) fn limit(limit: Option<u64>) -> usize {
-    limit.map_or(DEFAULT_EVENTS, |limit| usize::try_from(limit).unwrap_or(MAX_EVENTS).clamp(1, MAX_EVENTS))
 }
 
 /// Returns whether the session has ended and has no events after `offset`.

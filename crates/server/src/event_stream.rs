@@ -82,6 +82,11 @@ pub(crate) fn follow_feed(
     respond(state, gap, FeedFrames { follower: feed.follow(cursor, filter), include_raw })
 }
 
+/// Returns a stream that ends at once, for a session that has ended.
+pub(crate) fn empty_stream(state: &AppState) -> Response {
+    respond(state, None, NoFrames)
+}
+
 fn respond(state: &AppState, gap: Option<Frame>, source: impl FrameSource) -> Response {
     let pending = std::iter::once(Frame::default().retry(RETRY)).chain(gap).collect();
     let reader = FrameReader { source, pending, stopping: state.stopping.clone() };
@@ -98,6 +103,15 @@ fn respond(state: &AppState, gap: Option<Frame>, source: impl FrameSource) -> Re
 trait FrameSource: Send + 'static {
     /// Waits for the next batch, which can be empty; returns `None` at the end of the stream.
     fn next_batch(&mut self) -> impl Future<Output = Option<Vec<Frame>>> + Send;
+}
+
+/// A source without frames.
+struct NoFrames;
+
+impl FrameSource for NoFrames {
+    async fn next_batch(&mut self) -> Option<Vec<Frame>> {
+        None
+    }
 }
 
 /// Returns the frames of a source one by one, until the source ends or the server stops.
@@ -157,7 +171,7 @@ impl SessionFrames {
         self.ended = self.end.is_reached_by(&event);
         self.view.filter.includes(&event).then(|| {
             let cursor = event.sequence.to_string();
-            event_frame(&cursor, event, self.view.include_raw)
+            event_frame(&cursor, event, self.view)
         })
     }
 }
@@ -222,7 +236,9 @@ impl FrameSource for FeedFrames {
 
 fn feed_frame(entry: FeedEntry, include_raw: bool) -> Frame {
     match entry {
-        FeedEntry::Event(cursor, event) => event_frame(&cursor.to_string(), *event, include_raw),
+        FeedEntry::Event(cursor, event) => {
+            event_frame(&cursor.to_string(), *event, EventView { filter: EventFilter::All, include_raw })
+        }
         FeedEntry::Lost { cursor: spot, session_id, first, last } => {
             let data = json!({"session_id": session_id, "first": first, "last": last, "reason": "unreadable"});
             gap_frame(&spot.to_string(), &data)
@@ -230,9 +246,15 @@ fn feed_frame(entry: FeedEntry, include_raw: bool) -> Frame {
     }
 }
 
-fn event_frame(cursor: &str, event: Event, include_raw: bool) -> Frame {
-    let kind = event.draft.body.kind().to_owned();
-    Frame::default().id(cursor).event(kind).data(encode(event, include_raw))
+/// Returns the frame of an event. Frames of the contract have no `event:` field: a browser passes only those to
+/// `EventSource.onmessage`.
+fn event_frame(cursor: &str, event: Event, view: EventView) -> Frame {
+    let frame = Frame::default().id(cursor);
+    let frame = match view.filter {
+        EventFilter::All => frame.event(event.draft.body.kind()),
+        EventFilter::Contract => frame,
+    };
+    frame.data(encode(event, view.include_raw))
 }
 
 /// Returns the `stream.gap` frame, which tells the client that events are missing.

@@ -22,6 +22,7 @@ mod idempotency;
 mod openapi;
 mod pagination;
 mod peer;
+mod query_guard;
 mod request_id;
 mod router;
 mod routes;

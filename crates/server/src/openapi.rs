@@ -59,7 +59,7 @@ pub(crate) fn complete(mut document: utoipa::openapi::OpenApi) -> utoipa::openap
     document
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = (HttpMethod, &mut Operation)> {
+pub(crate) fn operations(item: &mut PathItem) -> impl Iterator<Item = (HttpMethod, &mut Operation)> {
     let all = [
         (HttpMethod::Get, item.get.as_mut()),
         (HttpMethod::Put, item.put.as_mut()),

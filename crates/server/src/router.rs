@@ -16,6 +16,7 @@ use crate::audit::AuditLog;
 use crate::config::ServerConfig;
 use crate::idempotency::InFlightRequests;
 use crate::openapi::{ApiDocument, complete};
+use crate::query_guard::{self, KnownParameters};
 use crate::routes::{
     agents, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, pending, queue, replays,
     session_policy, sessions, tasks, usage,
@@ -50,6 +51,7 @@ pub(crate) fn build(
         sessions,
         config,
         document: OnceLock::new(),
+        parameters: OnceLock::new(),
         audit,
         in_flight: InFlightRequests::default(),
         requests: OnceLock::new(),
@@ -57,24 +59,29 @@ pub(crate) fn build(
         running_calls: running_calls.clone(),
         stopping,
     });
+    let guard = from_fn_with_state(state.clone(), query_guard::refuse_unknown);
     let (routes, document) = OpenApiRouter::with_openapi(ApiDocument::openapi())
         .merge(open())
-        .merge(reading().route_layer(from_fn_with_state(state.clone(), access::require_read)))
         .merge(
-            with_idempotency(driving(&state.config), &state)
+            reading().route_layer(guard.clone()).route_layer(from_fn_with_state(state.clone(), access::require_read)),
+        )
+        .merge(
+            with_idempotency(driving(&state.config).route_layer(guard.clone()), &state)
                 .route_layer(from_fn_with_state(state.clone(), access::require_drive)),
         )
         .merge(
-            with_idempotency(answering(), &state)
+            with_idempotency(answering().route_layer(guard.clone()), &state)
                 .route_layer(from_fn_with_state(state.clone(), access::require_answer)),
         )
         .merge(
-            with_idempotency(administering(), &state)
+            with_idempotency(administering().route_layer(guard), &state)
                 .route_layer(from_fn_with_state(state.clone(), access::require_admin)),
         )
         .split_for_parts();
     // The document describes the routes, so it is set after they are built.
-    let _ = state.document.set(complete(document).to_pretty_json().unwrap_or_default());
+    let mut document = complete(document);
+    let _ = state.parameters.set(KnownParameters::of(&mut document));
+    let _ = state.document.set(document.to_pretty_json().unwrap_or_default());
     let app = routes
         .fallback(error::route_not_found)
         .method_not_allowed_fallback(error::method_not_allowed)

@@ -13,6 +13,7 @@ use crate::audit::AuditLog;
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::idempotency::InFlightRequests;
+use crate::query_guard::KnownParameters;
 use crate::task_registry::TaskRegistry;
 
 /// The shared state of the handlers. Each call clones it once for every layer, so it is one `Arc`.
@@ -39,6 +40,8 @@ pub(crate) struct AppContext {
     pub(crate) config: ServerConfig,
     /// The OpenAPI document, set once all routes are known.
     pub(crate) document: OnceLock<String>,
+    /// The query parameters of each route, set with the document.
+    pub(crate) parameters: OnceLock<KnownParameters>,
     /// The audit log.
     pub(crate) audit: Option<Arc<AuditLog>>,
     /// Running requests with an idempotency key.

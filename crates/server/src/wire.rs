@@ -108,7 +108,7 @@ pub(crate) struct RawQuery {
     /// Include the agent's raw output.
     #[serde(default, alias = "includeRaw")]
     pub(crate) include_raw: Option<bool>,
-    /// The event types to return: `all`, or `contract` for those of the existing API. The default is a setting of the server.
+    /// The event types to return: `all`, or `contract` for those of the existing API. The default is `contract`, unless the server was started with `--events=all`.
     #[serde(default)]
     #[param(inline)]
     pub(crate) events: Option<EventFilter>,
@@ -124,7 +124,7 @@ pub(crate) struct StreamQuery {
     /// Include the agent's raw output.
     #[serde(default, alias = "includeRaw")]
     pub(crate) include_raw: Option<bool>,
-    /// The event types to return: `all`, or `contract` for those of the existing API. The default is a setting of the server.
+    /// The event types to return: `all`, or `contract` for those of the existing API. The default is `contract`, unless the server was started with `--events=all`.
     #[serde(default)]
     #[param(inline)]
     pub(crate) events: Option<EventFilter>,
@@ -137,13 +137,13 @@ pub(crate) struct EventsQuery {
     /// Return events after this sequence number.
     #[serde(default, deserialize_with = "signed")]
     pub(crate) offset: Option<u64>,
-    /// At most this many.
+    /// Most events to return. Without it, the page has all events that fit into 8 MiB; `hasMore` tells if there are more.
     #[serde(default, deserialize_with = "signed")]
     pub(crate) limit: Option<u64>,
     /// Include the agent's raw output.
     #[serde(default, alias = "includeRaw")]
     pub(crate) include_raw: Option<bool>,
-    /// The event types to return: `all`, or `contract` for those of the existing API. The default is a setting of the server.
+    /// The event types to return: `all`, or `contract` for those of the existing API. The default is `contract`, unless the server was started with `--events=all`.
     #[serde(default)]
     #[param(inline)]
     pub(crate) events: Option<EventFilter>,
@@ -181,8 +181,9 @@ pub(crate) struct UsageQuery {
     pub(crate) by: Option<String>,
     /// Start of the period: a duration such as `7d`, a date or an RFC 3339 timestamp.
     pub(crate) since: Option<String>,
-    /// Most rows to return; all rows if absent.
-    #[serde(default, deserialize_with = "signed")]
+    /// Most rows to return, at least 1; all rows if absent.
+    #[serde(default, deserialize_with = "at_least_one")]
+    #[param(minimum = 1)]
     pub(crate) limit: Option<u64>,
     /// `nextCursor` of the previous page.
     pub(crate) cursor: Option<String>,
@@ -289,5 +290,13 @@ pub(crate) fn signed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, 
     match number {
         Some(number) if i64::try_from(number).is_err() => Err(D::Error::custom("the number is too large")),
         number => Ok(number),
+    }
+}
+
+/// Deserializes a limit. A page without rows would have no cursor to continue from.
+pub(crate) fn at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    match signed(from)? {
+        Some(0) => Err(D::Error::custom("the limit must be at least 1")),
+        limit => Ok(limit),
     }
 }

@@ -17,7 +17,7 @@ fn say(client: &Client, text: &str) {
 
 /// Returns the recorded events of type `kind`.
 fn recorded(client: &Client, kind: &str) -> Vec<serde_json::Value> {
-    let page = client.get("/v1/sessions/s1/events").json();
+    let page = client.get("/v1/sessions/s1/events?events=all").json();
     let events = page["events"].as_array().unwrap();
     events.iter().filter(|event| event["type"] == kind).map(|event| event["data"].clone()).collect()
 }

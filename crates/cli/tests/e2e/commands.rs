@@ -25,7 +25,7 @@ fn events_of_an_open_session_are_shown_live() {
     let place = viv_fixture();
     let _server = Server::start(&place);
     session(&place, "s1");
-    let mut stream = place.command(&["api", "GET", "/v1/sessions/s1/events/sse"]);
+    let mut stream = place.command(&["api", "GET", "/v1/sessions/s1/events/sse?events=all"]);
     let mut stream = stream.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(stream.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "event: session.started"), "the stream was not shown while it ran");

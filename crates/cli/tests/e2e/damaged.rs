@@ -93,7 +93,7 @@ fn check_told(place: &VivFixture, client: &Client, id: &str) {
     let info = client.get(&format!("/v1/sessions/{id}")).json();
     assert_eq!((&info["damaged"], &info["ended"]), (&true.into(), &true.into()), "{id}: {info}");
     for _ in 0..2 {
-        let events = client.get(&format!("/v1/sessions/{id}/events"));
+        let events = client.get(&format!("/v1/sessions/{id}/events?events=all"));
         assert_eq!((events.status, events.json()["code"].as_str()), (500, Some("journal_damaged")), "{id}");
         let sent = client.try_send(id, "hello").unwrap();
         assert_eq!((sent.status, sent.json()["code"].as_str()), (500, Some("journal_damaged")), "{id}");

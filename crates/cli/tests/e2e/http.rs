@@ -115,7 +115,7 @@ impl Client {
 
     /// Streams the events of a session after `after`, until the stream ends or breaks.
     pub(crate) fn events(&self, id: &str, after: u64) -> Option<impl Iterator<Item = Frame> + use<>> {
-        let request = self.agent.get(format!("{}/v1/sessions/{id}/events/sse", self.base));
+        let request = self.agent.get(format!("{}/v1/sessions/{id}/events/sse?events=all", self.base));
         let request = request.config().timeout_global(Some(LONGEST_STREAM)).build();
         frames(request.header("Last-Event-ID", after.to_string()).call().ok()?)
     }
@@ -138,7 +138,7 @@ impl Client {
     }
 
     fn stream(&self, id: &str, message: &Value) -> Option<impl Iterator<Item = Frame> + use<>> {
-        let request = self.agent.post(format!("{}/v1/sessions/{id}/messages/stream", self.base));
+        let request = self.agent.post(format!("{}/v1/sessions/{id}/messages/stream?events=all", self.base));
         let request = request.config().timeout_global(Some(LONGEST_STREAM)).build();
         let sent = request.content_type("application/json").send(message.to_string());
         let response = sent.inspect_err(|error| eprintln!("{id} took no message: {error}")).ok()?;

@@ -47,7 +47,7 @@ fn a_client_that_trusts_the_certificate_can_use_the_api() {
     };
     let made = post("/v1/sessions/s1", r#"{"agent":"mock"}"#);
     assert!(made.stdout.contains(r#""healthy":true"#), "{} {}", made.stdout, made.stderr);
-    let told = post("/v1/sessions/s1/messages/stream", r#"{"message":"/echo sealed"}"#);
+    let told = post("/v1/sessions/s1/messages/stream?events=all", r#"{"message":"/echo sealed"}"#);
     assert!(
         told.stdout.contains("sealed") && told.stdout.contains("event: turn.ended"),
         "{} {}",

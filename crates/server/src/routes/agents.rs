@@ -3,9 +3,10 @@
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
-use protocol::ProblemCode;
+use protocol::{CreateSession, ProblemCode};
 use session::SessionError;
 
+use crate::access::Caller;
 use crate::agent_list::{AgentList, ModeList, ModelList};
 use crate::error::ApiError;
 use crate::extract::{OptionalJson, Path};
@@ -72,11 +73,38 @@ pub(crate) async fn install(
     Path(name): Path<String>,
     OptionalJson(body): OptionalJson<InstallBody>,
 ) -> Result<StatusCode, ApiError> {
+    // An agent without a package is part of this program.
+    if agents::by_name(&name).is_some_and(|agent| agent.package().is_none()) {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    run_installer(&state, name, body.unwrap_or_default().reinstall.unwrap_or(false)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Installs the agent that a new session needs and that is not installed; fails with `missing` if this server or this caller
+/// may not install it.
+pub(crate) async fn install_missing(
+    state: &AppState,
+    caller: &Caller,
+    request: &CreateSession,
+    missing: SessionError,
+) -> Result<(), ApiError> {
+    let name = match &request.agent_version {
+        None => request.agent.clone(),
+        Some(version) if caller.may_install_any_version() => format!("{}@{version}", request.agent),
+        Some(_) => return Err(missing.into()),
+    };
+    if state.config.installer.is_none() {
+        return Err(missing.into());
+    }
+    run_installer(state, name, false).await
+}
+
+async fn run_installer(state: &AppState, name: String, reinstall: bool) -> Result<(), ApiError> {
     let installer = state.config.installer.clone();
     let installer =
         installer.ok_or_else(|| ApiError::new(ProblemCode::InstallFailed, "this server does not install agents"))?;
-    let reinstall = body.unwrap_or_default().reinstall.unwrap_or(false);
     let outcome = tokio::task::spawn_blocking(move || (installer.0)(&name, reinstall)).await;
     outcome.map_err(|_| ApiError::new(ProblemCode::Internal, "the installation was interrupted"))??;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(())
 }

@@ -7,7 +7,7 @@ use protocol::{Event, ProblemCode, SessionId};
 
 use crate::error::ApiError;
 use crate::event_page::{self, EventView};
-use crate::event_stream::{StreamEnd, follow_session};
+use crate::event_stream::{StreamEnd, empty_stream, follow_session};
 use crate::extract::{Path, Query};
 use crate::state::AppState;
 use crate::wire::{EventPage, EventsQuery, StreamQuery};
@@ -32,14 +32,15 @@ pub(crate) async fn page(
 }
 
 /// `GET /v1/sessions/{session_id}/events/sse`: streams the events after `Last-Event-ID` or `offset` until the session
-/// ends. If it has ended and there are no more events, the response is 204, so that browsers stop reconnecting.
+/// ends. If it has ended and there are no more events, the stream is empty. A browser that reconnects with
+/// `Last-Event-ID` gets 204 then, so that it stops reconnecting.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}/events/sse",
     operation_id = "get_events_sse",
     tag = "events",
     params(("session_id" = SessionId, Path), StreamQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Sequence number of the last event received; overrides `offset`.")),
-    responses((status = 200, description = "Live events.", body = Event, content_type = "text/event-stream"), (status = 204, description = "The session has ended, and there are no more events.")),
+    responses((status = 200, description = "Live events.", body = Event, content_type = "text/event-stream"), (status = 204, description = "The request has `Last-Event-ID`, the session has ended, and there are no more events.")),
 )]
 pub(crate) async fn stream(
     State(state): State<AppState>,
@@ -47,13 +48,15 @@ pub(crate) async fn stream(
     Query(query): Query<StreamQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let offset = last_event_id(&headers)?.or(query.offset).unwrap_or(0);
+    let last_id = last_event_id(&headers)?;
+    let offset = last_id.or(query.offset).unwrap_or(0);
     let journal = state.sessions.journal(&id)?;
-    if event_page::has_ended(&*journal, offset)? {
-        return Ok(StatusCode::NO_CONTENT.into_response());
-    }
     let view = EventView::new(&state, query.events, query.include_raw);
-    Ok(follow_session(&state, journal, offset, StreamEnd::SessionEnded, view))
+    match (event_page::has_ended(&*journal, offset)?, last_id) {
+        (true, Some(_)) => Ok(StatusCode::NO_CONTENT.into_response()),
+        (true, None) => Ok(empty_stream(&state)),
+        (false, _) => Ok(follow_session(&state, journal, offset, StreamEnd::SessionEnded, view)),
+    }
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {

@@ -49,7 +49,7 @@ pub(crate) async fn page(
         FeedStart::After(cursor) => cursor,
         FeedStart::Gap(unknown) => return Err(unknown_offset(&unknown)),
     };
-    let (filter, limit) = (query.filter()?, event_page::limit(query.limit));
+    let (filter, limit) = (query.filter()?, query.limit());
     let include_raw = query.include_raw.unwrap_or(false);
     let body = tokio::task::spawn_blocking(move || read(&feed, cursor, limit, &filter, include_raw)).await;
     let body = body.map_err(|_| ApiError::new(ProblemCode::Internal, "reading the page was interrupted"))??;

@@ -12,8 +12,12 @@ use crate::error::ApiError;
 use crate::extract::{Json as Body, OptionalJson, Path, Query};
 use crate::idempotency::IdempotentRequest;
 use crate::pagination::ListQuery;
+use crate::routes::agents::install_missing;
 use crate::state::AppState;
 use crate::wire::{CreatedSession, ForkBody, RenameBody, SessionList, SessionPolicy};
+
+/// Most characters of a title.
+const MAX_TITLE: usize = 1000;
 
 /// `GET /v1/sessions`: lists all sessions, or a page if `limit` or `cursor` is given.
 #[utoipa::path(
@@ -51,7 +55,8 @@ pub(crate) async fn show(
     Ok(Json(state.sessions.get(&id)?))
 }
 
-/// `POST /v1/sessions/{session_id}`: creates a session and starts its agent.
+/// `POST /v1/sessions/{session_id}`: creates a session and starts its agent. Installs a known agent that is not installed,
+/// which can take minutes.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}",
@@ -68,7 +73,15 @@ pub(crate) async fn create(
     idempotent: Option<Extension<IdempotentRequest>>,
     Body(request): Body<CreateSession>,
 ) -> Result<Json<CreatedSession>, ApiError> {
-    let created = state.sessions.create(id, request, caller.options(&state.config.options)).await;
+    check_title(request.title.as_deref())?;
+    let options = caller.options(&state.config.options);
+    let created = match state.sessions.create(id.clone(), request.clone(), options.clone()).await {
+        Err(missing @ SessionError::NotInstalled { .. }) => {
+            install_missing(&state, &caller, &request, missing).await?;
+            state.sessions.create(id, request, options).await
+        }
+        outcome => outcome,
+    };
     let info = created_or_existing(&state, idempotent.as_deref(), created)?;
     Ok(Json(CreatedSession { healthy: true, native_session_id: info.native_session_id }))
 }
@@ -88,7 +101,19 @@ pub(crate) async fn rename(
     Path(id): Path<SessionId>,
     Body(body): Body<RenameBody>,
 ) -> Result<Json<SessionInfo>, ApiError> {
+    check_title(Some(&body.title))?;
     Ok(Json(state.sessions.rename(&id, body.title).await?))
+}
+
+/// Fails for a title that no list can show.
+fn check_title(title: Option<&str>) -> Result<(), ApiError> {
+    match title.map(|title| title.chars().count()) {
+        Some(count) if count > MAX_TITLE => {
+            let detail = format!("title too long: {count} characters, at most {MAX_TITLE} are allowed");
+            Err(ApiError::new(ProblemCode::InvalidRequest, detail))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `POST /v1/sessions/{session_id}/resume`: starts the agent of a sleeping session.

@@ -14,7 +14,7 @@ use crate::error::ApiError;
 pub(crate) struct FeedQuery {
     /// Return events after this cursor: the `id` of an event, or `nextOffset` of a page. `now` skips all existing events.
     pub(crate) offset: Option<String>,
-    /// Most events in a page.
+    /// Most events in a page: 1000 if absent, and at most 10000. 0 returns no event.
     #[serde(default, deserialize_with = "signed")]
     pub(crate) limit: Option<u64>,
     /// Event types (`turn.ended`) or groups of types (`permission`), separated by commas.
@@ -38,7 +38,16 @@ pub(crate) struct FeedPage {
     next_offset: String,
 }
 
+/// Events in a page of the feed without a limit, and the largest limit.
+const DEFAULT_EVENTS: u64 = 1000;
+const MAX_EVENTS: u64 = 10_000;
+
 impl FeedQuery {
+    /// Returns the most events of the page.
+    pub(crate) fn limit(&self) -> usize {
+        usize::try_from(self.limit.unwrap_or(DEFAULT_EVENTS).min(MAX_EVENTS)).unwrap_or(usize::MAX)
+    }
+
     /// Returns the filter of the query; fails if a session id is invalid.
     pub(crate) fn filter(&self) -> Result<FeedFilter, ApiError> {
         let session = |id: String| {

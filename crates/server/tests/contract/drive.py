@@ -1,7 +1,7 @@
 """Tests a server at ADDRESS with a client generated from the existing API (the contract), with the token in FILE.
 The client is the package `theirs`.
 
-The server runs with `--events=contract`. The test calls every operation of the generated client, and the generated models
+The server runs without any option about events. The test calls every operation of the generated client, and the generated models
 parse every response. At the end every operation must have been called.
 """
 
@@ -102,7 +102,7 @@ def main(address, file):
     client = AuthenticatedClient(base_url=address, token=token, raise_on_unexpected_status=True, timeout=60)
     assert call(get_health, client=client).status == "ok"
     agents(client)
-    made = call(create_session, "contract", client=client, body=CreateSessionRequest(agent="mock", title="Contract"))
+    made = call(create_session, "contract", client=client, body=CreateSessionRequest(agent="mock", agent_mode="build", title="Contract"))
     assert made.healthy
     again = call(create_session, "contract", client=client, body=CreateSessionRequest(agent="mock"))
     assert isinstance(again, ProblemDetails) and again.status == 409, again
@@ -119,7 +119,7 @@ def main(address, file):
 def agents(client):
     known = {agent.id: agent for agent in call(list_agents, client=client).agents}
     assert known["mock"].installed and known["mock"].capabilities.permissions
-    assert [mode.id for mode in call(get_agent_modes, "mock", client=client).modes] == ["default", "plan"]
+    assert [mode.id for mode in call(get_agent_modes, "mock", client=client).modes] == ["build", "plan"]
     assert call(get_agent_models, "mock", client=client).models
     refused = call(install_agent, "nobody", client=client, body=AgentInstallRequest())
     assert isinstance(refused, ProblemDetails) and refused.status == 400, refused

@@ -16,7 +16,9 @@ crate::trials!(
     refused_requests_start_nothing,
     refusal_has_a_detail_and_a_hint,
     json_list_is_not_accepted_as_an_object,
-    page_has_at_least_one_item,
+    limit_of_zero_returns_no_row,
+    unknown_query_parameter_is_refused,
+    title_has_a_largest_length,
 );
 
 async fn json_list_is_not_accepted_as_an_object() {
@@ -33,17 +35,47 @@ async fn json_list_is_not_accepted_as_an_object() {
     }
 }
 
-/// Otherwise a client that reads page after page would never end.
-async fn page_has_at_least_one_item() {
+async fn limit_of_zero_returns_no_row() {
     let stage = Stage::new();
-    for id in ["s1", "s2"] {
-        stage.session(id).await;
-    }
+    stage.session("s1").await;
     let page = stage.client.get("/v1/sessions/s1/events?limit=0").await.json();
-    assert_eq!(page["events"].as_array().unwrap().len(), 1, "{page}");
-    let page = stage.client.get("/v1/sessions?limit=0").await.json();
-    assert_eq!(page["sessions"].as_array().unwrap().len(), 1, "{page}");
-    assert!(page["nextCursor"].is_string(), "{page}");
+    assert_eq!((&page["events"], &page["hasMore"]), (&serde_json::json!([]), &true.into()));
+    // A page of a list with no row has no cursor, so a client could not continue.
+    for path in ["/v1/sessions?limit=0", "/v1/usage?limit=0", "/v1/sessions/s1/pending?limit=0"] {
+        check(&stage.client.get(path).await, 400, "invalid_request");
+    }
+}
+
+/// Otherwise a filter with a typing error would return everything.
+async fn unknown_query_parameter_is_refused() {
+    let stage = Stage::new();
+    stage.session("s1").await;
+    let posted = stage.client.post("/v1/sessions/s2?agnet=mock", r#"{"agent":"mock"}"#).await;
+    check(&posted, 400, "invalid_request");
+    for path in [
+        "/v1/sessions?agnet=claude",
+        "/v1/sessions/s1?x=1",
+        "/v1/sessions/s1/events?ofset=3",
+        "/v1/sessions/s1/events/sse?Offset=3",
+        "/v1/events?sesion=s1",
+        "/v1/agents?x",
+        "/v1/fs/entries?session_id=s1&recursive=true",
+    ] {
+        let problem = check(&stage.client.get(path).await, 400, "invalid_request");
+        assert!(problem["detail"].as_str().unwrap().starts_with("unknown query parameter `"), "{problem}");
+    }
+    for path in
+        ["/v1/sessions?limit=1", "/v1/sessions/s1/events?includeRaw=true&offset=0", "/v1/fs/entries?sessionId=s1"]
+    {
+        assert_eq!(stage.client.get(path).await.status, 200, "{path}");
+    }
+}
+
+async fn title_has_a_largest_length() {
+    let stage = Stage::new();
+    let body = |title: usize| serde_json::json!({"agent": "mock", "title": "é".repeat(title)}).to_string();
+    check(&stage.client.post("/v1/sessions/s1", &body(1001)).await, 400, "invalid_request");
+    assert_eq!(stage.client.post("/v1/sessions/s1", &body(1000)).await.status, 200);
 }
 
 /// Checks that a response is a complete problem document, and returns it.

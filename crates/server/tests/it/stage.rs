@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use server::{AuthMode, ServerConfig, app};
+use server::{AuthMode, EventFilter, ServerConfig, app};
 use session::{HostBudget, SessionOptions, Sessions};
 use tempfile::TempDir;
 use testkit::SessionHostFixture;
@@ -70,9 +70,10 @@ impl Stage {
     }
 }
 
+/// Returns a configuration without authentication. Clients get all events, because most tests are about ours too.
 pub(crate) fn config() -> ServerConfig {
     let (options, workspace_roots) = (SessionOptions::default(), ["/".into()].into());
-    ServerConfig { options, workspace_roots, ..ServerConfig::new(AuthMode::None) }
+    ServerConfig { options, workspace_roots, events: EventFilter::All, ..ServerConfig::new(AuthMode::None) }
 }
 
 /// Opens the sessions of a directory.

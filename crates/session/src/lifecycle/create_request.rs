@@ -13,12 +13,16 @@ pub(super) fn refuse_unsupported(request: &CreateSession) -> Result<(), SessionE
     Ok(())
 }
 
-/// Returns the permission mode. The agent mode `plan` is another name for the permission mode `plan`.
+/// Returns the permission mode. The agent mode `plan` is another name for the permission mode `plan`; `build` and `default`
+/// change nothing.
 pub(super) fn permission_mode(request: &CreateSession) -> Result<Option<String>, SessionError> {
     match (request.agent_mode.as_deref(), &request.permission_mode) {
-        (None | Some("default"), mode) => Ok(mode.clone()),
+        (None | Some("build" | "default"), mode) => Ok(mode.clone()),
         (Some("plan"), None) => Ok(Some("plan".to_owned())),
         (Some("plan"), Some(mode)) if mode == "plan" => Ok(Some("plan".to_owned())),
-        _ => Err(SessionError::NotSupported { field: "agentMode", why: "the agent mode must be `default` or `plan`" }),
+        _ => Err(SessionError::NotSupported {
+            field: "agentMode",
+            why: "the agent mode must be `build`, `default` or `plan`",
+        }),
     }
 }

@@ -206,7 +206,7 @@ fn stalled(server: &Server, round: u64, wanted: (u64, u64), notebook: &Notebook)
     let told = notebook.lock().unwrap();
     let (moments, answers, refused) = (told.moments, told.answered.len(), &told.refused);
     let sessions = (0..PLAYS.len()).map(|number| format!("/v1/sessions/{}", id_of(round, number)));
-    let last = sessions.map(|path| client.get(&format!("{path}/events?offset=0&limit=1000")).body);
+    let last = sessions.map(|path| client.get(&format!("{path}/events?events=all&offset=0&limit=1000")).body);
     let last: Vec<String> =
         last.map(|events| events.chars().rev().take(1_500).collect::<Vec<_>>().iter().rev().collect()).collect();
     panic!(
