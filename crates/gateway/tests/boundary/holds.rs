@@ -1,5 +1,7 @@
 //! Holds that follow a stream, calls that wait for held money, and calls that are cancelled.
 
+mod dear_calls;
+
 use std::{sync::Arc, time::Duration};
 
 use gateway::{
