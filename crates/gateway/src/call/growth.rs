@@ -1,8 +1,8 @@
 //! The growth of a hold while a stream arrives.
 //!
 //! The hold covers more tokens than the stream has shown. It grows ahead of the stream, and the stream waits only if the
-//! ledger takes longer than the covered tokens. When no limit leaves room to grow, the call is cancelled before the
-//! stream shows more than the hold covers.
+//! ledger takes longer than the covered tokens. No byte is metered or forwarded that the hold does not cover: a read that
+//! brings more is cut, and the rest waits. When no limit leaves room to grow, the call is cancelled and the rest dropped.
 
 use std::{
     pin::Pin,
@@ -76,6 +76,13 @@ impl HoldGrowth {
             self.retry_at = shown.saturating_add(RETRY_TOKENS);
             self.ask(call, call.bill.plan().grown());
         }
+    }
+
+    /// Returns how many more bytes of the stream the hold covers now. A token that is shown has at least one byte.
+    pub(super) fn allowance(&mut self, call: &ModelCall, dialect: ApiDialect, body: &[u8]) -> usize {
+        let Some(covered) = call.bill.covered_tokens() else { return usize::MAX };
+        let shown = self.shown_tokens(dialect, body, covered.saturating_sub(GROW_BELOW));
+        usize::try_from(covered.saturating_sub(shown)).unwrap_or(usize::MAX)
     }
 
     /// Reduces the hold when the vendor has counted the prompt. Nothing waits for that.

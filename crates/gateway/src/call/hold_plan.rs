@@ -123,8 +123,7 @@ impl HoldPlan {
     }
 
     /// Returns the most tokens that a cancelled call can have cost. `reported` is the vendor's last count and `shown`
-    /// bounds the shown tokens. The last bytes that were read can show more than the hold covers; a text of that many
-    /// bytes has fewer tokens than the hold.
+    /// bounds the shown tokens, which the hold always covers.
     pub(super) fn cancelled_usage(&self, reported: Usage, shown: u64, elapsed: Duration) -> Usage {
         let seconds = elapsed.saturating_add(CANCEL_TIME).as_secs().saturating_add(1);
         let generated = seconds.saturating_mul(MAX_TOKENS_PER_SECOND).saturating_mul(self.answers);

@@ -45,6 +45,8 @@ pub(super) struct MeteredBody {
     pub(super) filter: Option<UsageFilter>,
     /// The copy of all bytes so far.
     pub(super) body: Vec<u8>,
+    /// The end of the last frame, which the hold does not cover yet. It is neither metered nor forwarded.
+    pub(super) uncovered: Bytes,
     /// Frames that were read and not forwarded yet.
     pub(super) unsent: VecDeque<Bytes>,
     pub(super) time_to_first_byte: Option<Duration>,
@@ -71,7 +73,7 @@ impl MeteredBody {
             if self.complete {
                 return Poll::Ready(Ok(None));
             }
-            let next = match self.frames.poll_next_unpin(context) {
+            let next = match self.poll_covered(context) {
                 Poll::Pending if self.interrupted.poll_unpin(context).is_ready() => {
                     return Poll::Ready(Err(UpstreamFailure::Interrupted));
                 }
@@ -90,6 +92,23 @@ impl MeteredBody {
         self.growth.poll(&mut self.call, self.head.dialect, &self.body, context)
     }
 
+    /// Returns the next bytes of the response, not more than the hold covers. The caller has seen that it covers some.
+    fn poll_covered(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, UpstreamFailure>>> {
+        if self.uncovered.is_empty() {
+            match ready!(self.frames.poll_next_unpin(context)) {
+                Some(Ok(bytes)) => self.uncovered = bytes,
+                end => return Poll::Ready(end),
+            }
+        }
+        let covered = if self.head.stream {
+            self.growth.allowance(&self.call, self.head.dialect, &self.body).max(1)
+        } else {
+            usize::MAX
+        };
+        let length = self.uncovered.len().min(covered);
+        Poll::Ready(Some(Ok(self.uncovered.split_to(length))))
+    }
+
     /// Reads the frames that have arrived, without waiting. Returns whether the response has ended.
     pub(super) fn read_available(&mut self, context: &mut Context<'_>) -> Result<bool, UpstreamFailure> {
         while self.body.len() < INITIAL_CAPACITY {
@@ -97,7 +116,7 @@ impl MeteredBody {
                 Poll::Ready(covered) => covered?,
                 Poll::Pending => break,
             }
-            match self.frames.poll_next_unpin(context) {
+            match self.poll_covered(context) {
                 Poll::Ready(Some(bytes)) => self.take_frame(bytes?)?,
                 Poll::Ready(None) => return Ok(true),
                 Poll::Pending => break,
@@ -141,7 +160,7 @@ impl MeteredBody {
 
     /// Returns whether the response has ended, as far as that is known without waiting.
     fn has_ended(&mut self, context: &mut Context<'_>) -> bool {
-        matches!(Pin::new(&mut self.frames).poll_peek(context), Poll::Ready(None))
+        self.uncovered.is_empty() && matches!(Pin::new(&mut self.frames).poll_peek(context), Poll::Ready(None))
     }
 
     /// Meters and copies the next bytes. Fails if the response or one of its events is too long.
@@ -180,11 +199,11 @@ impl MeteredBody {
     }
 
     async fn read_rest(&mut self) -> Result<(), UpstreamFailure> {
-        while let Some(bytes) = self.frames.next().await {
-            self.meter(&bytes?)?;
+        loop {
             poll_fn(|context| self.poll_growth(context)).await?;
+            let Some(bytes) = poll_fn(|context| self.poll_covered(context)).await else { return Ok(()) };
+            self.meter(&bytes?)?;
         }
-        Ok(())
     }
 
     /// Settles the call in a separate task, so that the forwarded bytes leave first.

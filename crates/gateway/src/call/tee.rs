@@ -96,6 +96,7 @@ impl Tee {
             meter,
             filter,
             body: Vec::with_capacity(capacity.min(INITIAL_CAPACITY)),
+            uncovered: Bytes::new(),
             unsent: VecDeque::new(),
             time_to_first_byte: None,
             complete: false,
