@@ -265,7 +265,14 @@ struct SandboxTrial {
 async fn sandbox(config: &Config, policy: Arc<EffectivePolicy>, spawner: &Arc<Spawner>) -> SandboxTrial {
     const ID: &str = "sandbox";
     let id = "doctor".to_owned();
-    let spec = SandboxSpec { id, workspace: None, mounts: Vec::new(), files: Vec::new(), policy };
+    let spec = SandboxSpec {
+        id,
+        workspace: None,
+        workspace_at: "/workspace".into(),
+        mounts: Vec::new(),
+        files: Vec::new(),
+        policy,
+    };
     let attempt = async {
         let backend = backend::choose(config, spawner)?;
         let sandbox = backend.create(spec).await?;

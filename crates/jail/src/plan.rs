@@ -25,8 +25,10 @@ pub struct JailPlan {
     pub files: Vec<(PathBuf, Vec<u8>)>,
     /// Whether a name server listens inside, on port 53.
     pub dns: bool,
-    /// The workspace, mounted at `/workspace`.
+    /// The workspace.
     pub workspace: WorkspacePlan,
+    /// The path of the workspace inside. If it is not `/workspace`, that is a link to it. Containers do not use it.
+    pub workspace_at: PathBuf,
     /// The most bytes that can be written to /tmp, home, shared memory and the workspace's layer together.
     pub disk_bytes: u64,
     /// The most files and directories in the same.
@@ -96,7 +98,7 @@ mod as_hex {
     }
 }
 
-/// How `/workspace` is made.
+/// How the workspace is made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum WorkspacePlan {
     /// An empty directory that is lost with the sandbox.

@@ -32,6 +32,7 @@ mod terminal;
 mod tree;
 mod unconfined;
 mod user_thread;
+mod workspace_path;
 
 pub use attach::{OutputFilter, OutputSink, StandardStreams, attach};
 pub use container::{ContainerBackend, ContainerSettings, EngineKind, EngineReport};

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use base::WORKSPACE;
 use policy::EffectivePolicy;
 use protocol::ProblemCode;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,6 +24,11 @@ pub type SandboxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SandboxErr
 pub trait SandboxBackend: Send + Sync {
     /// Returns the backend's name in events and on the command line.
     fn name(&self) -> &'static str;
+    /// Returns the path inside of a workspace that is at `path` on the host. `/workspace` always leads there too.
+    fn workspace_path(&self, path: &Path, policy: &EffectivePolicy) -> PathBuf {
+        let _ = (path, policy);
+        PathBuf::from(WORKSPACE)
+    }
     /// Makes a sandbox as `spec` says. Fails when the machine cannot enforce the policy; never makes a weaker sandbox.
     fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>>;
 }
@@ -66,8 +72,10 @@ pub enum SandboxPort {
 pub struct SandboxSpec {
     /// The id, unique among running sandboxes.
     pub id: String,
-    /// The host directory at `/workspace`; an empty directory when absent.
+    /// The host directory of the workspace; an empty directory when absent.
     pub workspace: Option<PathBuf>,
+    /// The path of the workspace inside, if the backend can choose it; see [`SandboxBackend::workspace_path`].
+    pub workspace_at: PathBuf,
     /// Read-only mounts: host path and path inside.
     pub mounts: Vec<(PathBuf, PathBuf)>,
     /// Files placed before the first command: path inside and content.

@@ -54,7 +54,7 @@ pub(crate) use policy_change::SessionPolicyChange;
 pub(crate) use receipts::{MessageDigest, MessageReceipt};
 pub(crate) use recorder::Recorder;
 pub(crate) use session_handle::{ActorExit, SessionHandle};
-pub(crate) use session_plan::{NO_AGENT, SessionPlan, StartMetadata};
+pub(crate) use session_plan::{NO_AGENT, SessionPlan, StartMetadata, workspace_at};
 
 use agent_process::{AgentExit, AgentProcess, AgentSignal, LineReader, OutputLine};
 use agent_stderr::StderrBuffer;

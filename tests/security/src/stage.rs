@@ -56,6 +56,7 @@ impl Stage {
         let spec = SandboxSpec {
             id: format!("attack_{}", NEXT.fetch_add(1, Ordering::Relaxed)),
             workspace: Some(workspace.to_owned()),
+            workspace_at: workspace.to_owned(),
             mounts: vec![(self.program.clone(), PROGRAM.into())],
             files: vec![],
             policy: policy(walls),

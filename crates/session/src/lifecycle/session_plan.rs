@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agents::{Agent, LaunchContext, McpServers, PlacedFile, ReadOnlyMount};
-use base::DEPENDENCIES;
+use base::{DEPENDENCIES, WORKSPACE};
 use policy::EffectivePolicy;
 use protocol::{CreateSession, PolicyEffective, PolicySentence, SessionId, SessionStarted};
-use sandbox::{MODEL_URL, Sandbox, SandboxSpec};
+use sandbox::{MODEL_URL, Sandbox, SandboxBackend, SandboxSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{NewSession, OwnerId, SessionRecord};
@@ -37,6 +37,8 @@ pub(crate) struct SessionPlan {
     pub(crate) upstream: Option<String>,
     pub(crate) title: Option<String>,
     pub(crate) directory: Option<PathBuf>,
+    /// The path of the directory inside the sandbox, as the session was created with.
+    pub(crate) workspace_at: PathBuf,
     pub(crate) options: SessionOptions,
     /// How many times the agent was started, this start included.
     pub(crate) epoch: u32,
@@ -86,6 +88,9 @@ pub(crate) struct StartMetadata {
     user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task_name: Option<String>,
+    /// The path of the workspace inside; `/workspace` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workspace: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dependencies: Option<PathBuf>,
     /// The session that this one replays.
@@ -174,7 +179,11 @@ impl SessionPlan {
         if let Some(name) = &request.upstream {
             host.config.upstreams.find(name)?;
         }
+        let recorded = options.replay.as_ref().map(|replay| replay.workspace_at.clone());
+        let workspace_at =
+            recorded.unwrap_or_else(|| workspace_at(&*host.config.backend, directory.as_deref(), &policy));
         Ok(Self {
+            workspace_at,
             policy_digest: policy.digest().to_owned(),
             policy,
             id,
@@ -210,6 +219,7 @@ impl SessionPlan {
         SandboxSpec {
             id: format!("sbx_{}", Uuid::now_v7().simple()),
             workspace: self.directory.clone(),
+            workspace_at: self.workspace_at.clone(),
             mounts: mounts
                 .into_iter()
                 .map(|mount| (mount.source, PathBuf::from(mount.target)))
@@ -286,6 +296,7 @@ impl SessionPlan {
             title: info.title.clone(),
             policy,
             directory,
+            workspace_at: metadata.workspace.unwrap_or_else(|| WORKSPACE.into()),
             policy_digest,
             options: SessionOptions {
                 account: metadata.account,
@@ -368,12 +379,22 @@ impl SessionPlan {
             account: self.options.account.clone(),
             user: self.options.user.clone(),
             task_name: self.options.task_name.clone(),
+            workspace: Some(self.workspace_at.clone()).filter(|path| path != Path::new(WORKSPACE)),
             dependencies: self.options.dependencies.clone(),
             replay_of: self.options.replay.as_ref().map(|replay| replay.of.clone()),
             forked_from: self.forked_from.clone(),
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }
     }
+}
+
+/// Returns the path inside for a workspace at `directory` on the host.
+pub(crate) fn workspace_at(
+    backend: &dyn SandboxBackend,
+    directory: Option<&Path>,
+    policy: &EffectivePolicy,
+) -> PathBuf {
+    directory.map_or_else(|| PathBuf::from(WORKSPACE), |directory| backend.workspace_path(directory, policy))
 }
 
 /// Returns the epoch of an index record.
