@@ -269,6 +269,7 @@ async fn sandbox(config: &Config, policy: Arc<EffectivePolicy>, spawner: &Arc<Sp
         id,
         workspace: None,
         workspace_at: "/workspace".into(),
+        toolchains: sandbox::Toolchains::default(),
         mounts: Vec::new(),
         files: Vec::new(),
         policy,

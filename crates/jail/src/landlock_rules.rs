@@ -53,6 +53,9 @@ pub(crate) fn restrict(plan: &JailPlan) -> io::Result<()> {
     for bind in &plan.binds {
         rules.push((bind.target.to_string_lossy().into_owned(), if bind.writable { all } else { read }));
     }
+    for layer in &plan.layers {
+        rules.push((layer.target.to_string_lossy().into_owned(), if layer.writable { all } else { read }));
+    }
     for (path, _) in &plan.files {
         rules.push((path.to_string_lossy().into_owned(), AccessFs::ReadFile.into()));
     }

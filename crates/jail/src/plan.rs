@@ -19,6 +19,8 @@ pub struct JailPlan {
     pub id: String,
     /// Host paths mounted inside.
     pub binds: Vec<BindMount>,
+    /// Directories of the host that are shown under a layer of their own.
+    pub layers: Vec<LayerPlan>,
     /// Symbolic links of the root: path inside and target.
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Small files of the root: path inside and content.
@@ -65,6 +67,21 @@ pub struct BindMount {
     pub target: PathBuf,
     /// Whether the mount is writable.
     pub writable: bool,
+}
+
+/// A directory of the host, shown under a mask layer and, if it is writable, under a private layer that takes the changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerPlan {
+    /// The directory on the host; opened without following a symbolic link.
+    pub directory: PathBuf,
+    /// The path inside.
+    pub target: PathBuf,
+    /// Whether commands can write. The host's directory never changes.
+    pub writable: bool,
+    /// Paths that do not exist inside, relative to the directory. Their parents exist.
+    pub masks: Vec<PathBuf>,
+    /// Files that have other content inside.
+    pub covers: Vec<CoverFile>,
 }
 
 /// A file of the workspace that has other content inside.

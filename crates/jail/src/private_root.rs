@@ -23,7 +23,7 @@ use crate::guard;
 use crate::mask::MaskEntries;
 use crate::mount_sources::{MountSources, clone_at, clone_tree};
 use crate::overlay::OverlayBuilder;
-use crate::plan::{JailPlan, WorkspacePlan};
+use crate::plan::{JailPlan, LayerPlan, WorkspacePlan};
 use crate::sys::{self, attr};
 
 /// The path at which the writable space is attached while the root is built in it. It is in the host's tree, which is
@@ -113,6 +113,9 @@ impl PrivateRoot {
         for (tree, target) in &sources.binds {
             self.mount(tree, target).during(SetupStep::MountSystem, target.display())?;
         }
+        for (number, (layer, tree)) in plan.layers.iter().zip(&sources.layers).enumerate() {
+            self.mount_layer(number, layer, tree).during(SetupStep::MountSystem, layer.target.display())?;
+        }
         for (link, target) in &plan.links {
             self.make_parents(link).during(SetupStep::PlaceFiles, link.display())?;
             symlinkat(target, &self.top, inside(link)).during(SetupStep::PlaceFiles, link.display())?;
@@ -122,6 +125,19 @@ impl PrivateRoot {
             self.write_file(path, content).during(SetupStep::PlaceFiles, path.display())?;
         }
         Ok(())
+    }
+
+    /// Mounts a directory of the host under its layers.
+    fn mount_layer(&self, number: usize, layer: &LayerPlan, tree: &OwnedFd) -> io::Result<()> {
+        let entries = MaskEntries { masks: &layer.masks, covers: &layer.covers };
+        if !layer.writable && entries.is_empty() {
+            return self.mount(tree, &layer.target);
+        }
+        let folder = format!("layer{number}");
+        mkdirat(&self.scratch, &folder, Mode::from_raw_mode(0o755))?;
+        let builder = OverlayBuilder { scratch: &self.scratch, at: SCRATCH, folder: &folder, owner: None };
+        let merged = if layer.writable { builder.overlay(tree, entries)?.0 } else { builder.masked(tree, entries)? };
+        self.mount(&merged, &layer.target)
     }
 
     /// Mounts a read-only /proc of this PID namespace, with the entries that reveal the host covered.
@@ -187,7 +203,7 @@ impl PrivateRoot {
         sources: &MountSources,
     ) -> Result<Option<OwnedFd>, SetupFailure> {
         let target = plan.workspace_at.as_path();
-        let builder = OverlayBuilder { scratch: &self.scratch, at: SCRATCH, owner: None };
+        let builder = OverlayBuilder { scratch: &self.scratch, at: SCRATCH, folder: "", owner: None };
         let at_target = |mounted: io::Result<()>| mounted.during(SetupStep::MountWorkspace, target.display());
         let upper = match (&plan.workspace, &sources.workspace) {
             (WorkspacePlan::Overlay { masks, covers, .. }, Some(lower)) => {

@@ -38,6 +38,8 @@ keys! {
     FsDenyWrite = "fs.deny_write";
     /// Whether anything except the model gateway can be reachable.
     NetEnabled = "net.enabled";
+    /// Whether the registries of the host's package managers can be reached.
+    NetPackages = "net.packages";
     /// Hosts that can be reached.
     NetAllowlist = "net.allowlist";
     /// Hosts and networks that are always denied.
@@ -76,6 +78,12 @@ keys! {
     DegradeLandlock = "degrade.landlock";
     /// Variables passed from the host.
     EnvPass = "env.pass";
+    /// Variables with their values.
+    EnvSet = "env.set";
+    /// Directories that are searched first for programs.
+    PathPrepend = "path.prepend";
+    /// Toolchains of the host that are shown.
+    Toolchains = "toolchains";
     /// Models that can be called.
     ModelsAllow = "models.allow";
     /// The most that a session can spend.
@@ -104,6 +112,9 @@ impl PolicyKey {
                 | Self::NetIntercept
                 | Self::NetInject
                 | Self::EnvPass
+                | Self::EnvSet
+                | Self::PathPrepend
+                | Self::Toolchains
                 | Self::ModelsAllow
                 | Self::ToolsAllow
                 | Self::ToolsAsk

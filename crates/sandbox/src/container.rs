@@ -188,6 +188,7 @@ impl ContainerBackend {
         effective.extend(kernel_rows(kernel, &made.jail, self.settings.kind));
         RunningSandbox::watch(NewSandbox {
             workspace_at: WORKSPACE.into(),
+            toolchains: crate::Toolchains::default(),
             id: spec.id,
             spawner: Arc::clone(&self.spawner),
             runner: self.runner,

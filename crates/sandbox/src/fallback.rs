@@ -107,6 +107,7 @@ mod tests {
             id: "one".into(),
             workspace: None,
             workspace_at: "/workspace".into(),
+            toolchains: crate::Toolchains::default(),
             mounts: vec![],
             files: vec![],
             policy: Arc::new(policy),

@@ -86,13 +86,14 @@ impl JailBackend {
         let terminals = json!({"state": "enforced", "by": "devpts", "value": jail::MAX_TERMINALS});
         effective.insert("terminals".to_owned(), terminals);
         special.describe(&mut effective);
+        effective.insert("toolchains".to_owned(), spec.toolchains.effective_row());
         if !landlock {
             effective.insert("landlock".to_owned(), json!({"state": "absent", "by": "this kernel has none"}));
         }
         let (spawner, policy) = (Arc::clone(&self.spawner), Arc::clone(&spec.policy));
         let (id, runner, resources) = (spec.id.clone(), self.runner, Box::new(group));
-        let workspace_at = plan.workspace_at;
-        Ok(NewSandbox { id, workspace_at, spawner, runner, made, resources, layers, effective, policy })
+        let (workspace_at, toolchains) = (plan.workspace_at, spec.toolchains.clone());
+        Ok(NewSandbox { id, workspace_at, toolchains, spawner, runner, made, resources, layers, effective, policy })
     }
 }
 

@@ -29,6 +29,7 @@ mod running;
 mod stdio;
 mod system_files;
 mod terminal;
+mod toolchains;
 mod tree;
 mod unconfined;
 mod user_thread;
@@ -65,4 +66,5 @@ pub use review::{
     render_diff, render_stat, undo, visible,
 };
 pub use terminal::WindowSize;
+pub use toolchains::Toolchains;
 pub use unconfined::UnconfinedBackend;

@@ -81,6 +81,8 @@ pub(crate) fn plan(
         let key = if target == Path::new(DEPENDENCIES) { "`--deps`" } else { "a mount of the agent" };
         system.binds.push(BindMount { source: host_paths.find(key, source)?, target: target.clone(), writable: false });
     }
+    system.binds.extend(spec.toolchains.binds());
+    system.links.extend(spec.toolchains.links());
     if spec.policy.dns_mode() == DnsMode::Stub {
         system.use_name_server();
     }
@@ -95,6 +97,7 @@ pub(crate) fn plan(
         workspace_at,
         id: spec.id.clone(),
         binds: system.binds,
+        layers: spec.toolchains.layers(),
         links: system.links,
         files: system.files,
         dns: spec.policy.dns_mode() == DnsMode::Stub,

@@ -12,7 +12,7 @@ use policy::EffectivePolicy;
 use protocol::ProblemCode;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{ExecSpec, InsideProcess, OverlayLayers, ProcessExit, WindowSize, WorkspaceFiles};
+use crate::{ExecSpec, InsideProcess, OverlayLayers, ProcessExit, Toolchains, WindowSize, WorkspaceFiles};
 
 /// The address of the model gateway inside every sandbox.
 pub const MODEL_URL: &str = "http://127.0.0.1:18080";
@@ -47,6 +47,10 @@ pub trait Sandbox: Send + Sync {
     fn files(&self) -> &dyn WorkspaceFiles;
     /// Returns for each policy key whether and by what it is enforced: the data of `policy.effective`.
     fn effective(&self) -> serde_json::Value;
+    /// Returns the toolchains of the host that the sandbox shows; none unless the backend shows them.
+    fn toolchains(&self) -> Toolchains {
+        Toolchains::default()
+    }
     /// Returns the layers of an overlay workspace; `None` for every other mode.
     fn layers(&self) -> Option<OverlayLayers>;
     /// Returns the processes inside in the order of their start, without init; `None` when the backend cannot tell. Reads
@@ -80,6 +84,8 @@ pub struct SandboxSpec {
     pub mounts: Vec<(PathBuf, PathBuf)>,
     /// Files placed before the first command: path inside and content.
     pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// Toolchains of the host. Containers have those of their image instead.
+    pub toolchains: Toolchains,
     /// The policy to enforce.
     pub policy: Arc<EffectivePolicy>,
 }

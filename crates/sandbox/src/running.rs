@@ -30,7 +30,7 @@ use crate::terminal;
 use crate::user_thread::run_as_user;
 use crate::{
     ExecSpec, ExecUser, InsideProcess, OverlayLayers, ProcessExit, Sandbox, SandboxError, SandboxFuture, SandboxPort,
-    SandboxProcess, StreamKind, WindowSize, WorkspaceFiles,
+    SandboxProcess, StreamKind, Toolchains, WindowSize, WorkspaceFiles,
 };
 
 const SIGKILL: i32 = 9;
@@ -42,6 +42,7 @@ pub(crate) struct NewSandbox {
     pub(crate) id: String,
     /// The path of the workspace inside.
     pub(crate) workspace_at: PathBuf,
+    pub(crate) toolchains: Toolchains,
     pub(crate) spawner: Arc<Spawner>,
     pub(crate) runner: BlockingRunner,
     pub(crate) made: jail::NewJail,
@@ -55,6 +56,7 @@ pub(crate) struct NewSandbox {
 pub(crate) struct RunningSandbox {
     id: String,
     workspace_at: PathBuf,
+    toolchains: Toolchains,
     /// Held because a spawner ends its sandboxes when its last handle is dropped.
     _spawner: Arc<Spawner>,
     runner: BlockingRunner,
@@ -88,6 +90,7 @@ impl RunningSandbox {
         Ok(Self {
             id: new.id,
             workspace_at: new.workspace_at.clone(),
+            toolchains: new.toolchains,
             _spawner: new.spawner,
             runner: new.runner,
             jail,
@@ -232,6 +235,10 @@ impl Sandbox for RunningSandbox {
 
     fn effective(&self) -> Value {
         Value::Object(self.effective.clone())
+    }
+
+    fn toolchains(&self) -> Toolchains {
+        self.toolchains.clone()
     }
 
     fn layers(&self) -> Option<OverlayLayers> {

@@ -253,6 +253,7 @@ mod tests {
             id: "sbx_1".to_owned(),
             workspace: directory,
             workspace_at: WORKSPACE.into(),
+            toolchains: crate::Toolchains::default(),
             mounts: vec![(PathBuf::from("/usr/bin"), PathBuf::from("/opt/tools"))],
             files: vec![(PathBuf::from("/etc/agent.conf"), b"placed".to_vec())],
             policy: Arc::new(policy(mode)),

@@ -151,6 +151,7 @@ fn plain_spec(id: &str) -> SandboxSpec {
         id: id.to_owned(),
         workspace: None,
         workspace_at: "/workspace".into(),
+        toolchains: sandbox::Toolchains::default(),
         mounts: vec![],
         files: vec![],
         policy,
@@ -180,7 +181,15 @@ fn spec(subject: &Subject, directory: Option<PathBuf>) -> SandboxSpec {
     let workspace_at = directory
         .as_deref()
         .map_or_else(|| "/workspace".into(), |path| subject.backend.workspace_path(path, &policy_here));
-    SandboxSpec { id, workspace: directory, workspace_at, mounts: vec![], files: vec![], policy: policy(subject, &[]) }
+    SandboxSpec {
+        id,
+        workspace: directory,
+        workspace_at,
+        toolchains: sandbox::Toolchains::default(),
+        mounts: vec![],
+        files: vec![],
+        policy: policy(subject, &[]),
+    }
 }
 
 async fn make(subject: &Subject) -> Box<dyn Sandbox> {

@@ -59,7 +59,7 @@ pub(super) async fn open(settings: OnDemandSettings) -> Result<CommandSession, S
     plan.check_workspace(&data_dir)?;
     let credentials = SandboxCredentials::issue(&egress, &plan)?;
     let files = credentials.files().into_iter().chain([git_config(&variables, &plan)]);
-    let spec = plan.sandbox_spec(Vec::new(), files.collect());
+    let spec = plan.sandbox_spec(&variables, Vec::new(), files.collect());
     let sandbox = backend.create(spec).await?;
     let journal = Arc::new(OnDemandJournal::new(data_dir, plan.clone(), backend.name(), &*sandbox, budget));
     let recorder = Recorder::new(journal.clone());
@@ -72,7 +72,7 @@ pub(super) async fn open(settings: OnDemandSettings) -> Result<CommandSession, S
     };
     let mut environment = CommandEnvironment::bare();
     listeners.add_variables(&mut environment.env);
-    variables.pass(&plan.policy, &mut environment.env);
+    variables.pass(&sandbox.toolchains(), &plan.policy, &mut environment.env);
     let (registration, tasks) = (Registration::OnDemand(journal), TaskTracker::new());
     Ok(CommandSession {
         plan,

@@ -18,7 +18,7 @@ use crate::config::{AgentRegistry, RegisteredAgent, refuse_reserved};
 use crate::lifecycle::create_request::{permission_mode, refuse_unsupported};
 use crate::lifecycle::{SessionHost, SessionPolicyChange};
 use crate::skills::SkillSources;
-use crate::{HostBudget, SessionError, SessionOptions, WorkspaceAccess};
+use crate::{HostBudget, HostVariables, SessionError, SessionOptions, WorkspaceAccess};
 
 /// The agent name in the index of a session without an agent.
 pub(crate) const NO_AGENT: &str = "none";
@@ -215,8 +215,14 @@ impl SessionPlan {
     }
 
     /// Returns the specification of a new sandbox with these mounts and files.
-    pub(crate) fn sandbox_spec(&self, mounts: Vec<ReadOnlyMount>, files: Vec<PlacedFile>) -> SandboxSpec {
+    pub(crate) fn sandbox_spec(
+        &self,
+        variables: &HostVariables,
+        mounts: Vec<ReadOnlyMount>,
+        files: Vec<PlacedFile>,
+    ) -> SandboxSpec {
         SandboxSpec {
+            toolchains: variables.toolchains(self.directory.as_deref(), &self.policy),
             id: format!("sbx_{}", Uuid::now_v7().simple()),
             workspace: self.directory.clone(),
             workspace_at: self.workspace_at.clone(),

@@ -116,6 +116,7 @@ impl<'a> Workspace<'a> {
             id: format!("hidden_{}", NEXT.fetch_add(1, Ordering::Relaxed)),
             workspace: Some(self.top()),
             workspace_at: self.top(),
+            toolchains: sandbox::Toolchains::default(),
             mounts: vec![],
             files: vec![],
             policy: policy(mode, deny_read),
