@@ -103,9 +103,6 @@ impl LayerCompiler<'_> {
         if let Some(enabled) = &net.enabled {
             policy.net.enabled = self.with_rule(PolicyKey::NetEnabled, enabled.value, enabled.position);
         }
-        if let Some(packages) = &net.packages {
-            policy.net.packages = self.with_rule(PolicyKey::NetPackages, packages.value, packages.position);
-        }
         if let Some(list) = &net.allowlist {
             policy.net.allowlist = self.compile_allow_list(PolicyKey::NetAllowlist, list, ConnectionPattern::parse);
         }
@@ -150,7 +147,12 @@ impl LayerCompiler<'_> {
     fn compile_toolchains(&mut self, words: &Spanned<WordOrList>) -> AllowLists<ExactText> {
         let WordOrList(all) = &words.value;
         let is_none = all.len() == 1 && all.first().is_some_and(|word| word.value == "none");
-        let entries = if is_none { Vec::new() } else { all.clone() };
+        // A single word has the position of the value.
+        let located = |word: &Spanned<String>| {
+            let has_position = word.position != SourcePosition::default();
+            Spanned::at(word.value.clone(), if has_position { word.position } else { words.position })
+        };
+        let entries = if is_none { Vec::new() } else { all.iter().map(located).collect() };
         let list = Spanned::at(entries, words.position);
         self.compile_allow_list(PolicyKey::Toolchains, &list, ExactText::parse_toolchain)
     }

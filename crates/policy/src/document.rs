@@ -104,9 +104,6 @@ pub(crate) struct NetSection {
     /// `false`: only the model gateway is reachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) enabled: Option<Spanned<bool>>,
-    /// `true`: the package registries that the host's own tools are configured for can be reached, with GET and HEAD only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) packages: Option<Spanned<bool>>,
     /// Hosts that can be reached. The default port is 443; `:*` means every port. Methods before a host and a path
     /// after it limit the entry to those requests; this works for plain HTTP and for hosts in `intercept`. `raw` before
     /// a host allows any protocol; other entries allow TLS only. An empty list allows no host.

@@ -20,11 +20,10 @@ use crate::policy::CompiledPolicy;
 use crate::secret_files::secret_clue;
 
 /// Keys that older versions did not have, with their neutral value.
-const KEYS_ADDED_LATER: [(&str, &str); 8] = [
+const KEYS_ADDED_LATER: [(&str, &str); 7] = [
     ("env.set", "[]"),
     ("path.prepend", "[]"),
     ("toolchains", "[]"),
-    ("net.packages", "false"),
     ("net.intercept", "[]"),
     ("net.inject", "[]"),
     ("net.dns", "none"),
@@ -322,11 +321,6 @@ impl EffectivePolicy {
     pub fn shows_toolchain(&self, name: &str) -> bool {
         let lists = &self.policy.toolchains;
         !lists.lists().is_empty() && lists.decide(name).is_ok()
-    }
-
-    /// Returns whether the registries of the host's package managers can be reached.
-    pub fn net_packages(&self) -> bool {
-        self.policy.net.packages.value
     }
 
     /// Returns the model rules and the budget.

@@ -69,7 +69,6 @@ fn sentence(policy: &CompiledPolicy, key: PolicyKey) -> Option<String> {
         PolicyKey::DegradePids => degrade_sentence(policy, key, "Process limit")?,
         PolicyKey::DegradeDisk => degrade_sentence(policy, key, "Disk limit")?,
         PolicyKey::DegradeLandlock => landlock_sentence(policy)?,
-        PolicyKey::NetPackages => packages_sentence(policy)?,
         PolicyKey::EnvSet => list_sentence(&value, "Environment variables that the policy sets:", ".")?,
         PolicyKey::PathPrepend => list_sentence(&value, "Directories that are searched first for programs:", ".")?,
         PolicyKey::Toolchains if value.allows_nothing() => "No toolchain of the host is shown.".to_owned(),
@@ -180,11 +179,6 @@ pub fn warnings(policy: &CompiledPolicy) -> Vec<String> {
         "`fs.read` is empty: no program of the host is visible, so nothing can run. Add `extends: balanced`.".to_owned()
     });
     dead.into_iter().chain(disk).collect()
-}
-
-fn packages_sentence(policy: &CompiledPolicy) -> Option<String> {
-    let sentence = "The package registries of this host's tools can be reached, with GET and HEAD only.";
-    policy.net.packages.value.then(|| sentence.to_owned())
 }
 
 fn disk_above_memory(policy: &CompiledPolicy) -> Option<String> {

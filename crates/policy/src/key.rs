@@ -38,8 +38,6 @@ keys! {
     FsDenyWrite = "fs.deny_write";
     /// Whether anything except the model gateway can be reachable.
     NetEnabled = "net.enabled";
-    /// Whether the registries of the host's package managers can be reached.
-    NetPackages = "net.packages";
     /// Hosts that can be reached.
     NetAllowlist = "net.allowlist";
     /// Hosts and networks that are always denied.

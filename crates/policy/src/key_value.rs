@@ -128,7 +128,6 @@ impl CompiledPolicy {
             | PolicyKey::DegradePids
             | PolicyKey::DegradeDisk
             | PolicyKey::DegradeLandlock => KeyValue::one(self.degrade.get(&key)),
-            PolicyKey::NetPackages => KeyValue::One(ValueEntry::of(&self.net.packages)),
             PolicyKey::EnvPass => KeyValue::flat(&self.env),
             PolicyKey::EnvSet => KeyValue::flat(&self.env_set),
             PolicyKey::PathPrepend => KeyValue::flat(&self.path_prepend),

@@ -21,7 +21,6 @@
 //! | `degrade.*` | `enforced` | no opinion |
 //! | `env.pass`, `env.set`, `path.prepend`, `models.allow`, `tools.allow` | nothing | no opinion |
 //! | `toolchains` | `none` | no opinion |
-//! | `net.packages` | `false` | no opinion |
 //! | `models.budget_usd`, `models.max_requests` | 0 | no opinion |
 //!
 //! An empty policy makes the workspace `readonly`; every preset chooses `overlay`. The default values are in

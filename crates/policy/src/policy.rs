@@ -46,7 +46,6 @@ pub(crate) struct FsRules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NetRules {
     pub(crate) enabled: WithRule<bool>,
-    pub(crate) packages: WithRule<bool>,
     pub(crate) allowlist: AllowLists<ConnectionPattern>,
     pub(crate) denylist: DenyList<DenyPattern>,
     /// Hosts to which the proxy forwards only traffic that it can read. Like a denial, an entry only takes away.
@@ -68,7 +67,6 @@ impl CompiledPolicy {
             },
             net: NetRules {
                 enabled: WithRule::new(true, RuleRef::no_opinion()),
-                packages: WithRule::new(true, RuleRef::no_opinion()),
                 allowlist: AllowLists::any(),
                 denylist: DenyList::none(),
                 intercept: DenyList::none(),
@@ -137,7 +135,6 @@ impl NetRules {
     fn meet(&self, other: &Self) -> Self {
         Self {
             enabled: self.enabled.min(&other.enabled),
-            packages: self.packages.min(&other.packages),
             allowlist: self.allowlist.meet(&other.allowlist),
             denylist: self.denylist.meet(&other.denylist),
             intercept: self.intercept.meet(&other.intercept),

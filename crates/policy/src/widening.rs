@@ -156,7 +156,6 @@ impl CompiledPolicy {
             PolicyKey::FsWrite => unless(self.fs.write.entries(), |path| above.fs.write.covers(path)),
             PolicyKey::NetAllowlist => unless(self.net.allowlist.entries(), |host| above.net.allowlist.covers(host)),
             PolicyKey::NetInject => unless(self.net.inject.entries(), |header| above.net.inject.covers(header)),
-            PolicyKey::NetPackages => value(self.net.packages.value && !above.net.packages.value),
             PolicyKey::EnvSet => unless(self.env_set.entries(), |one| above.env_set.covers(one)),
             PolicyKey::PathPrepend => unless(self.path_prepend.entries(), |one| above.path_prepend.covers(one)),
             PolicyKey::Toolchains => unless(self.toolchains.entries(), |one| above.toolchains.covers(one)),
@@ -202,7 +201,6 @@ impl CompiledPolicy {
                     let headers = more.net.inject.entries();
                     wider.net.inject = headers.fold(wider.net.inject, |all, one| all.widened(one));
                 }
-                PolicyKey::NetPackages => wider.net.packages = more.net.packages.clone(),
                 PolicyKey::EnvSet => {
                     wider.env_set = more.env_set.entries().fold(wider.env_set, |all, one| all.widened(one));
                 }

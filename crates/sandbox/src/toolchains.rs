@@ -63,7 +63,7 @@ impl Toolchains {
         for tree in TREES.iter().filter(|tree| policy.shows_toolchain(tree.tool)) {
             found.add_tree(tree, &home, &look_up, workspace);
         }
-        let is_offline = !policy.net().is_open() && !policy.net_packages();
+        let is_offline = !policy.net().is_open();
         found.add_variables(is_offline);
         found.add_path(look_up("PATH").unwrap_or_default().as_str(), workspace);
         found

@@ -68,7 +68,6 @@ impl PolicyDocument {
             PolicyKey::DegradePids => self.degrade.get_or_insert_default().pids = Some(parse_means(value)?),
             PolicyKey::DegradeDisk => self.degrade.get_or_insert_default().disk = Some(parse_means(value)?),
             PolicyKey::DegradeLandlock => self.degrade.get_or_insert_default().landlock = Some(parse_means(value)?),
-            PolicyKey::NetPackages => self.net.get_or_insert_default().packages = Some(parse_boolean(value)?),
             PolicyKey::EnvSet => self.env.get_or_insert_default().set = Some(value.into_list()?),
             PolicyKey::PathPrepend => self.path.get_or_insert_default().prepend = Some(value.into_list()?),
             PolicyKey::Toolchains => {

@@ -98,10 +98,7 @@ pub(super) const TREES: &[ToolTree] = &[
         redacted: &[("gradle.properties", FileFormat::Settings)],
         ..cache("java", "GRADLE_USER_HOME", ".gradle")
     },
-    ToolTree {
-        redacted: &[("settings.xml", FileFormat::MavenSettings)],
-        ..programs("java", "", "/etc/maven")
-    },
+    ToolTree { redacted: &[("settings.xml", FileFormat::MavenSettings)], ..programs("java", "", "/etc/maven") },
     programs("java", "", "/etc/java-8-openjdk"),
     programs("java", "", "/etc/java-11-openjdk"),
     programs("java", "", "/etc/java-17-openjdk"),
