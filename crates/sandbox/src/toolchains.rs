@@ -10,6 +10,7 @@ mod redact;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use base::HOME;
@@ -63,6 +64,8 @@ impl Toolchains {
         for tree in TREES.iter().filter(|tree| policy.shows_toolchain(tree.tool)) {
             found.add_tree(tree, &home, &look_up, workspace);
         }
+        // A directory is mounted before those in it.
+        found.trees.sort_by_key(|tree| tree.path.components().count());
         let is_offline = !policy.net().is_open();
         found.add_variables(is_offline);
         found.add_path(look_up("PATH").unwrap_or_default().as_str(), workspace);
@@ -82,10 +85,10 @@ impl Toolchains {
         let Some(real) = path.canonicalize().ok().filter(|real| real.is_dir() && is_tool_directory(real, home)) else {
             return;
         };
-        if let Some(workspace) =
-            workspace.filter(|workspace| real.starts_with(workspace) || workspace.starts_with(&real))
-        {
-            let _ = workspace;
+        // A workspace in a tree is mounted over it, which hides its files only if the tree has one path.
+        let is_unsafe =
+            |workspace: &Path| real.starts_with(workspace) || (workspace.starts_with(&real) && real != path);
+        if workspace.is_some_and(is_unsafe) {
             self.in_workspace.push(path);
             return;
         }
@@ -96,7 +99,7 @@ impl Toolchains {
         if let Some(path) = named.as_ref().and_then(|path| path.to_str()) {
             self.variables.insert(tree.variable.to_owned(), path.to_owned());
         }
-        let link = Some(Path::new(HOME).join(tree.directory)).filter(|link| *link != path && named.is_none());
+        let link = Some(Path::new(HOME).join(tree.directory)).filter(|link| *link != path);
         let (masks, covers) = credentials(&real, tree);
         self.link_targets.extend(link_targets(&real, tree, workspace));
         self.path.extend(tree.programs.iter().filter_map(|programs| {
@@ -203,8 +206,9 @@ impl Toolchains {
 
     /// Returns the mounts for targets of links.
     pub(crate) fn binds(&self) -> Vec<BindMount> {
-        let outside =
-            self.link_targets.iter().filter(|target| !self.trees.iter().any(|tree| target.starts_with(&tree.path)));
+        let outside = self.link_targets.iter().filter(|target| {
+            !self.trees.iter().any(|tree| target.starts_with(&tree.path) || target.starts_with(&tree.real))
+        });
         outside.map(|path| BindMount { source: path.clone(), target: path.clone(), writable: false }).collect()
     }
 
@@ -285,6 +289,12 @@ fn names(real: &Path, directory: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| directory.join(entry.file_name())).collect()
 }
 
+/// Returns whether a link to `target` is one to a toolchain or program: a directory with `bin`, or an executable file.
+fn is_program(target: &Path) -> bool {
+    let is_executable = |found: std::fs::Metadata| found.is_file() && found.permissions().mode() & 0o111 != 0;
+    target.join("bin").is_dir() || target.metadata().is_ok_and(is_executable)
+}
+
 /// Returns the targets of links in `tree` that are elsewhere, without links.
 fn link_targets(real: &Path, tree: &ToolTree, workspace: Option<&Path>) -> Vec<PathBuf> {
     let mut targets = Vec::new();
@@ -296,12 +306,10 @@ fn link_targets(real: &Path, tree: &ToolTree, workspace: Option<&Path>) -> Vec<P
                     continue;
                 }
                 let Ok(target) = path.canonicalize() else { continue };
-                let is_elsewhere = !target.starts_with(real)
-                    && !SYSTEM.iter().any(|system| target.starts_with(system))
-                    && !workspace
-                        .is_some_and(|workspace| target.starts_with(workspace) || workspace.starts_with(&target))
-                    && target.components().count() > 3;
-                if is_elsewhere && is_plain(&target) && targets.len() < MAX_LINKS {
+                let is_system = SYSTEM.iter().any(|system| target.starts_with(system));
+                let overlaps = |workspace: &Path| target.starts_with(workspace) || workspace.starts_with(&target);
+                let is_elsewhere = !target.starts_with(real) && !is_system && !workspace.is_some_and(overlaps);
+                if is_elsewhere && is_plain(&target) && is_program(&target) && targets.len() < MAX_LINKS {
                     targets.push(target);
                 }
             }
