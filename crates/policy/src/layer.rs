@@ -54,13 +54,12 @@ impl BaseLayer {
     }
 
     fn compiled(source: &PolicySource, document: &PolicyDocument) -> Result<Self, PolicyError> {
-        let absent = match &document.extends {
-            Some(name) => Self::preset(extended_preset(source, name)?)?.0,
-            None => {
-                let strictest = preset::strictest();
-                let absent = PolicyDocument::parse(&strictest)?;
-                compile(&strictest, &absent, LayerName::Base, &CompiledPolicy::unrestricted())?.policy
-            }
+        let absent = if let Some(name) = &document.extends {
+            Self::preset(extended_preset(source, name)?)?.0
+        } else {
+            let strictest = preset::strictest();
+            let absent = PolicyDocument::parse(&strictest)?;
+            compile(&strictest, &absent, LayerName::Base, &CompiledPolicy::unrestricted())?.policy
         };
         let own = compile(source, document, LayerName::Base, &absent)?.policy;
         Ok(Self(if document.extends.is_some() { own.with_lists_of(&absent) } else { own }))

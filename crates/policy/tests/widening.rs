@@ -221,7 +221,7 @@ fn running_session_gets_granted_values_up_to_the_ceiling() {
 }
 
 fn base(text: &str) -> Result<BaseLayer, String> {
-    BaseLayer::read(&policy::PolicySource::new("test.yaml", text)).map_err(|error| findings(&error))
+    BaseLayer::read(&PolicySource::new("test.yaml", text)).map_err(|error| findings(&error))
 }
 
 fn findings(error: &policy::PolicyError) -> String {
@@ -231,7 +231,7 @@ fn findings(error: &policy::PolicyError) -> String {
 
 #[test]
 fn extended_preset_gets_the_entries_of_the_file_in_addition() {
-    let ceiling = policy::CeilingLayer::built_in().unwrap();
+    let ceiling = CeilingLayer::built_in().unwrap();
     let text = "version: 1\nextends: balanced\nfs: {read: [/srv/tools]}\nproc: {memory: 1GiB}\n";
     let policy = policy::effective(&ceiling, &base(text).unwrap(), &[]);
     let read = policy.fs().read_paths;
@@ -240,20 +240,20 @@ fn extended_preset_gets_the_entries_of_the_file_in_addition() {
     assert_eq!(policy.limits().pids, 512, "absent keys are those of the preset");
     let unknown = base("version: 1\nextends: balanzed\n").unwrap_err();
     assert!(unknown.contains("balanced"), "{unknown}");
-    let narrowing = policy::PolicySource::new("narrow.yaml", "version: 1\nextends: open\n");
-    let refused = findings(&policy::NarrowingLayer::read(&narrowing).unwrap_err());
+    let narrowing = PolicySource::new("narrow.yaml", "version: 1\nextends: open\n");
+    let refused = findings(&NarrowingLayer::read(&narrowing).unwrap_err());
     assert!(refused.contains("`extends` works only"), "{refused}");
 }
 
 #[test]
 fn narrowing_layers_only_remove_toolchains_and_variables() {
-    let ceiling = policy::CeilingLayer::built_in().unwrap();
+    let ceiling = CeilingLayer::built_in().unwrap();
     let text = "version: 1\nenv: {set: [CC=clang]}\npath: {prepend: [/srv/bin]}\ntoolchains: [rust, node]\n";
     let policy = policy::effective(&ceiling, &base(text).unwrap(), &[]);
     assert!(policy.shows_toolchain("rust") && !policy.shows_toolchain("go"));
     assert_eq!(policy.env_set(), [("CC".to_owned(), "clang".to_owned())]);
     assert_eq!(policy.path_prepend(), ["/srv/bin"]);
-    let narrowed = |argument: &str| policy.narrowed(&[policy::narrow(argument).unwrap()]);
+    let narrowed = |argument: &str| policy.narrowed(&[narrow(argument).unwrap()]);
     assert!(!narrowed("toolchains=rust").unwrap().shows_toolchain("node"));
     assert!(!narrowed("toolchains=none").unwrap().shows_toolchain("rust"));
     assert!(narrowed("env.set=").unwrap().env_set().is_empty());

@@ -39,7 +39,7 @@ mod tests {
         let text = "version: 1\nfs:\n  read: [/usr, /srv/tools]\n  write: [/srv/cache]\n";
         let base = BaseLayer::read(&PolicySource::new("test.yaml", text)).unwrap();
         let fs = effective(&CeilingLayer::built_in().unwrap(), &base, &[]).fs();
-        for own in ["/home/me/project", "/tmp/x/y", "/usr/local/src/p", "/home/agent/p", "/srv/project", "/root"] {
+        for own in ["/home/you/project", "/tmp/x/y", "/usr/local/src/p", "/home/agent/p", "/srv/project", "/root"] {
             assert_eq!(workspace_path(Path::new(own), &fs), Path::new(own));
         }
         for covering in [

@@ -9,13 +9,13 @@ use base::{DEPENDENCIES, WORKSPACE};
 use policy::EffectivePolicy;
 use protocol::{CreateSession, PolicyEffective, PolicySentence, SessionId, SessionStarted};
 use sandbox::{MODEL_URL, Sandbox, SandboxBackend, SandboxSpec};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{NewSession, OwnerId, SessionRecord};
 use uuid::Uuid;
 
 use crate::config::{AgentRegistry, RegisteredAgent, refuse_reserved};
 use crate::lifecycle::create_request::{permission_mode, refuse_unsupported};
+use crate::lifecycle::start_metadata::{ForkOrigin, StartMetadata};
 use crate::lifecycle::{SessionHost, SessionPolicyChange};
 use crate::skills::SkillSources;
 use crate::{HostBudget, HostVariables, SessionError, SessionOptions, WorkspaceAccess};
@@ -55,49 +55,6 @@ pub(crate) struct SessionPlan {
     pub(crate) policy_digest: String,
     /// Whether the session is a finished replay, which has no model to continue with.
     pub(crate) was_replay: bool,
-}
-
-/// The session and event from which a fork starts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ForkOrigin {
-    /// The session.
-    pub(crate) session_id: SessionId,
-    /// Sequence number of its last event at the time.
-    pub(crate) sequence: u64,
-}
-
-/// Metadata of `session.started`, from which a session is resumed.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct StartMetadata {
-    pub(crate) agent: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) agent_version: Option<String>,
-    pub(crate) agent_mode: Option<String>,
-    pub(crate) permission_mode: Option<String>,
-    pub(crate) model: Option<String>,
-    /// The name of the upstream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) upstream: Option<String>,
-    /// Digest of the policy; the session is never resumed under another one.
-    pub(crate) policy: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    account: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    task_name: Option<String>,
-    /// The path of the workspace inside; `/workspace` when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) workspace: Option<PathBuf>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dependencies: Option<PathBuf>,
-    /// The session that this one replays.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    replay_of: Option<SessionId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    forked_from: Option<ForkOrigin>,
 }
 
 impl SessionPlan {
