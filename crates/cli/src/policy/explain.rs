@@ -41,7 +41,7 @@ pub(super) fn run(
     };
     let files = hidden::explain(&session, setting.workspace.as_deref())?;
     let explained = ::policy::explain(&session);
-    let tools = found_toolchains(&explained, &session, setting.workspace.as_deref());
+    let tools = found_toolchains(explained, &session, setting.workspace.as_deref());
     let sentences: Vec<_> = explained.iter().chain(&files).chain(&tools).collect();
     if setting.json {
         return print_json(out, &sentences);
