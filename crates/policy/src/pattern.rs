@@ -5,6 +5,7 @@
 
 mod connection;
 mod endpoint;
+mod exact;
 mod glob;
 mod host;
 mod injection;
@@ -19,6 +20,7 @@ use std::fmt;
 pub(crate) use connection::{ConnectionAttempt, ConnectionPattern};
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::{DEFAULT_PORT, DenyPattern, EndpointPattern, split_port};
+pub(crate) use exact::ExactText;
 pub(crate) use glob::PathGlob;
 pub(crate) use host::parse_port;
 pub use host::{Host, HostError};

@@ -34,6 +34,7 @@ mod receipts;
 mod recorder;
 mod session_handle;
 mod session_plan;
+mod start_metadata;
 mod turn_state;
 
 pub use actor::grant_pattern;
@@ -54,7 +55,8 @@ pub(crate) use policy_change::SessionPolicyChange;
 pub(crate) use receipts::{MessageDigest, MessageReceipt};
 pub(crate) use recorder::Recorder;
 pub(crate) use session_handle::{ActorExit, SessionHandle};
-pub(crate) use session_plan::{NO_AGENT, SessionPlan, StartMetadata};
+pub(crate) use session_plan::{NO_AGENT, SessionPlan, workspace_at};
+pub(crate) use start_metadata::StartMetadata;
 
 use agent_process::{AgentExit, AgentProcess, AgentSignal, LineReader, OutputLine};
 use agent_stderr::StderrBuffer;

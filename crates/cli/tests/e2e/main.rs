@@ -35,6 +35,7 @@ mod stopping;
 mod streaming;
 mod tasks;
 mod tls;
+mod toolchains;
 mod traffic;
 mod tty;
 mod upstreams;

@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agents::{Agent, LaunchContext, McpServers, PlacedFile, ReadOnlyMount};
-use base::DEPENDENCIES;
+use base::{DEPENDENCIES, WORKSPACE};
 use policy::EffectivePolicy;
 use protocol::{CreateSession, PolicyEffective, PolicySentence, SessionId, SessionStarted};
-use sandbox::{MODEL_URL, Sandbox, SandboxSpec};
-use serde::{Deserialize, Serialize};
+use sandbox::{MODEL_URL, Sandbox, SandboxBackend, SandboxSpec};
 use serde_json::{Value, json};
 use store::{NewSession, OwnerId, SessionRecord};
 use uuid::Uuid;
 
 use crate::config::{AgentRegistry, RegisteredAgent, refuse_reserved};
 use crate::lifecycle::create_request::{permission_mode, refuse_unsupported};
+use crate::lifecycle::start_metadata::{ForkOrigin, StartMetadata};
 use crate::lifecycle::{SessionHost, SessionPolicyChange};
 use crate::skills::SkillSources;
-use crate::{HostBudget, SessionError, SessionOptions, WorkspaceAccess};
+use crate::{HostBudget, HostVariables, SessionError, SessionOptions, WorkspaceAccess};
 
 /// The agent name in the index of a session without an agent.
 pub(crate) const NO_AGENT: &str = "none";
@@ -37,6 +37,8 @@ pub(crate) struct SessionPlan {
     pub(crate) upstream: Option<String>,
     pub(crate) title: Option<String>,
     pub(crate) directory: Option<PathBuf>,
+    /// The path of the directory inside the sandbox, as the session was created with.
+    pub(crate) workspace_at: PathBuf,
     pub(crate) options: SessionOptions,
     /// How many times the agent was started, this start included.
     pub(crate) epoch: u32,
@@ -53,46 +55,6 @@ pub(crate) struct SessionPlan {
     pub(crate) policy_digest: String,
     /// Whether the session is a finished replay, which has no model to continue with.
     pub(crate) was_replay: bool,
-}
-
-/// The session and event from which a fork starts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ForkOrigin {
-    /// The session.
-    pub(crate) session_id: SessionId,
-    /// Sequence number of its last event at the time.
-    pub(crate) sequence: u64,
-}
-
-/// Metadata of `session.started`, from which a session is resumed.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct StartMetadata {
-    pub(crate) agent: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) agent_version: Option<String>,
-    pub(crate) agent_mode: Option<String>,
-    pub(crate) permission_mode: Option<String>,
-    pub(crate) model: Option<String>,
-    /// The name of the upstream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) upstream: Option<String>,
-    /// Digest of the policy; the session is never resumed under another one.
-    pub(crate) policy: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    account: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    task_name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dependencies: Option<PathBuf>,
-    /// The session that this one replays.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    replay_of: Option<SessionId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    forked_from: Option<ForkOrigin>,
 }
 
 impl SessionPlan {
@@ -174,7 +136,11 @@ impl SessionPlan {
         if let Some(name) = &request.upstream {
             host.config.upstreams.find(name)?;
         }
+        let recorded = options.replay.as_ref().map(|replay| replay.workspace_at.clone());
+        let workspace_at =
+            recorded.unwrap_or_else(|| workspace_at(&*host.config.backend, directory.as_deref(), &policy));
         Ok(Self {
+            workspace_at,
             policy_digest: policy.digest().to_owned(),
             policy,
             id,
@@ -206,10 +172,17 @@ impl SessionPlan {
     }
 
     /// Returns the specification of a new sandbox with these mounts and files.
-    pub(crate) fn sandbox_spec(&self, mounts: Vec<ReadOnlyMount>, files: Vec<PlacedFile>) -> SandboxSpec {
+    pub(crate) fn sandbox_spec(
+        &self,
+        variables: &HostVariables,
+        mounts: Vec<ReadOnlyMount>,
+        files: Vec<PlacedFile>,
+    ) -> SandboxSpec {
         SandboxSpec {
+            toolchains: variables.toolchains(self.directory.as_deref(), &self.policy),
             id: format!("sbx_{}", Uuid::now_v7().simple()),
             workspace: self.directory.clone(),
+            workspace_at: self.workspace_at.clone(),
             mounts: mounts
                 .into_iter()
                 .map(|mount| (mount.source, PathBuf::from(mount.target)))
@@ -286,6 +259,7 @@ impl SessionPlan {
             title: info.title.clone(),
             policy,
             directory,
+            workspace_at: metadata.workspace.unwrap_or_else(|| WORKSPACE.into()),
             policy_digest,
             options: SessionOptions {
                 account: metadata.account,
@@ -368,12 +342,22 @@ impl SessionPlan {
             account: self.options.account.clone(),
             user: self.options.user.clone(),
             task_name: self.options.task_name.clone(),
+            workspace: Some(self.workspace_at.clone()).filter(|path| path != Path::new(WORKSPACE)),
             dependencies: self.options.dependencies.clone(),
             replay_of: self.options.replay.as_ref().map(|replay| replay.of.clone()),
             forked_from: self.forked_from.clone(),
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }
     }
+}
+
+/// Returns the path inside for a workspace at `directory` on the host.
+pub(crate) fn workspace_at(
+    backend: &dyn SandboxBackend,
+    directory: Option<&Path>,
+    policy: &EffectivePolicy,
+) -> PathBuf {
+    directory.map_or_else(|| PathBuf::from(WORKSPACE), |directory| backend.workspace_path(directory, policy))
 }
 
 /// Returns the epoch of an index record.

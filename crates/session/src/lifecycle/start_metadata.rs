@@ -1,0 +1,49 @@
+//! The metadata of `session.started`, from which a session is resumed or replayed.
+
+use std::path::PathBuf;
+
+use protocol::SessionId;
+use serde::{Deserialize, Serialize};
+
+/// The session and event from which a fork starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ForkOrigin {
+    /// The session.
+    pub(crate) session_id: SessionId,
+    /// Sequence number of its last event at the time.
+    pub(crate) sequence: u64,
+}
+
+/// Metadata of `session.started`, from which a session is resumed.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct StartMetadata {
+    pub(crate) agent: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) agent_version: Option<String>,
+    pub(crate) agent_mode: Option<String>,
+    pub(crate) permission_mode: Option<String>,
+    pub(crate) model: Option<String>,
+    /// The name of the upstream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) upstream: Option<String>,
+    /// Digest of the policy; the session is never resumed under another one.
+    pub(crate) policy: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) account: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) task_name: Option<String>,
+    /// The path of the workspace inside; `/workspace` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workspace: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dependencies: Option<PathBuf>,
+    /// The session that this one replays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) replay_of: Option<SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) forked_from: Option<ForkOrigin>,
+}
