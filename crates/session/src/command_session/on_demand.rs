@@ -112,6 +112,7 @@ fn plan(
         skills: SkillSources::default(),
         forked_from: None,
         policy_changes: Vec::new(),
+        terminal: None,
     }
 }
 

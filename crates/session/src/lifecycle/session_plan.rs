@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agents::{Agent, LaunchContext, McpServers, PlacedFile, ReadOnlyMount};
+use agents::{
+    Agent, LaunchContext, LaunchPlan, McpServers, PlacedFile, ReadOnlyMount, TerminalUiStart, terminal_ui_plan,
+};
 use base::DEPENDENCIES;
 use policy::EffectivePolicy;
-use protocol::{CreateSession, PolicyEffective, PolicySentence, SessionId, SessionStarted};
+use protocol::{CreateSession, INTERACTIVE, PolicyEffective, PolicySentence, SessionId, SessionStarted, TerminalStart};
 use sandbox::{MODEL_URL, Sandbox, SandboxSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -53,6 +55,8 @@ pub(crate) struct SessionPlan {
     pub(crate) policy_digest: String,
     /// Whether the session is a finished replay, which has no model to continue with.
     pub(crate) was_replay: bool,
+    /// The terminal of an interactive session.
+    pub(crate) terminal: Option<TerminalStart>,
 }
 
 /// The session and event from which a fork starts.
@@ -93,6 +97,8 @@ pub(crate) struct StartMetadata {
     replay_of: Option<SessionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     forked_from: Option<ForkOrigin>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    terminal: Option<TerminalStart>,
 }
 
 impl SessionPlan {
@@ -108,7 +114,7 @@ impl SessionPlan {
         let registered = plan.registered_agent(&host.config.agents)?;
         plan.check_agent_support(host, registered.agent)?;
         // Fails for unsupported modes before a sandbox is created.
-        registered.agent.plan(&plan.launch_context(&registered, String::new()))?;
+        plan.launch_plan(&registered, String::new())?;
         plan.agent_version = registered.version;
         Ok(plan)
     }
@@ -194,6 +200,7 @@ impl SessionPlan {
             skills,
             forked_from: None,
             policy_changes: Vec::new(),
+            terminal: request.terminal,
         })
     }
 
@@ -296,6 +303,7 @@ impl SessionPlan {
                 ..SessionOptions::default()
             },
             was_replay: metadata.replay_of.is_some(),
+            terminal: metadata.terminal,
             epoch: epoch_number(record),
             native_session_id: info.native_session_id.clone(),
             // Both were checked when the session was created.
@@ -324,6 +332,16 @@ impl SessionPlan {
         })
     }
 
+    /// Returns the launch plan of the agent: its terminal UI in an interactive session, otherwise a dialogue.
+    pub(crate) fn launch_plan(&self, registered: &RegisteredAgent, token: String) -> Result<LaunchPlan, SessionError> {
+        let context = self.launch_context(registered, token);
+        let Some(terminal) = &self.terminal else { return Ok(registered.agent.plan(&context)?) };
+        let first = self.epoch == 1;
+        let prompt = terminal.prompt.as_deref().filter(|_| first);
+        let start = TerminalUiStart { prompt, resume: !first };
+        Ok(terminal_ui_plan(registered.agent, &context, start)?)
+    }
+
     /// Returns the settings from which the agent derives its launch plan.
     pub(crate) fn launch_context(&self, registered: &RegisteredAgent, token: String) -> LaunchContext {
         LaunchContext {
@@ -344,7 +362,10 @@ impl SessionPlan {
     pub(crate) fn index_row(&self, owner: OwnerId) -> NewSession {
         let or_default = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "default".to_owned());
         NewSession {
-            agent_mode: or_default(&self.agent_mode),
+            agent_mode: match self.terminal {
+                Some(_) => INTERACTIVE.to_owned(),
+                None => or_default(&self.agent_mode),
+            },
             permission_mode: or_default(&self.permission_mode),
             model: self.model.clone(),
             directory: self.directory.as_ref().map(|path| path.to_string_lossy().into_owned()),
@@ -371,6 +392,7 @@ impl SessionPlan {
             dependencies: self.options.dependencies.clone(),
             replay_of: self.options.replay.as_ref().map(|replay| replay.of.clone()),
             forked_from: self.forked_from.clone(),
+            terminal: self.terminal.clone(),
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }
     }
