@@ -100,10 +100,9 @@ fn codex(
     mode: PermissionMode,
     start: TerminalUiStart<'_>,
 ) -> Result<Vec<String>, AgentError> {
-    // Codex' own sandbox cannot be nested in this one, so its modes are approval policies.
+    // Codex' own sandbox cannot be nested in this one, so its modes are approval policies. This version has only two.
     let approval = match mode {
-        PermissionMode::Default => "untrusted",
-        PermissionMode::AcceptEdits => "on-request",
+        PermissionMode::Default | PermissionMode::AcceptEdits => "on-request",
         PermissionMode::Bypass => "never",
         PermissionMode::Plan => return Err(unsupported("codex", mode)),
     };

@@ -25,11 +25,6 @@ impl DetachPrefix {
         let usable = character.is_ascii_lowercase() && !b"cdhijm".contains(character);
         (usable || b"\\]^_".contains(character)).then_some(Self(*character))
     }
-
-    /// Returns the byte that terminals send for the key.
-    fn byte(self) -> u8 {
-        self.0 & 0x1f
-    }
 }
 
 /// What was typed.
@@ -252,7 +247,7 @@ mod tests {
     #[test]
     fn prefix_is_parsed() {
         assert_eq!(DetachPrefix::parse("ctrl-\\"), Some(DetachPrefix::default()));
-        assert_eq!(DetachPrefix::parse("ctrl-^").map(DetachPrefix::byte), Some(0x1e));
+        assert_eq!(DetachPrefix::parse("ctrl-^"), Some(DetachPrefix(b'^')));
         for wrong in ["ctrl-c", "ctrl-", "a", "ctrl-ab", "ctrl-["] {
             assert_eq!(DetachPrefix::parse(wrong), None, "{wrong}");
         }

@@ -1,7 +1,5 @@
 //! Shows the terminal of a session on ours until the agent ends, the person detaches, or `viv` is told to stop.
 
-use std::io::Write;
-
 use base::TerminalFilter;
 use protocol::ProblemCode;
 use session::{RESTORE_TERMINAL, TerminalUpdate};
@@ -9,6 +7,7 @@ use session::{RESTORE_TERMINAL, TerminalUpdate};
 use super::input::KeyInput;
 use super::{KeyReader, RawTerminal, TerminalLink, TypedKey};
 use crate::failure::Failure;
+use crate::output;
 use crate::signals::{StopSignal, StopSignals};
 
 /// Why the screen is no longer shown.
@@ -101,12 +100,12 @@ impl ShownScreen {
 
     fn draw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let shown = self.filter.pass(bytes).with_queries;
-        write_all(&shown).map_err(|error| Failure::output_failed(&error))
+        output::write_screen(&shown).map_err(|error| Failure::output_failed(&error))
     }
 
     fn leave(&mut self) {
         // A terminal that is gone needs no restoring.
-        let _ = write_all(RESTORE_TERMINAL.as_bytes());
+        let _ = output::write_screen(RESTORE_TERMINAL.as_bytes());
         // Answers of the terminal to late queries must not become input of the shell.
         let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
         self.raw = None;
@@ -117,12 +116,6 @@ impl Drop for ShownScreen {
     fn drop(&mut self) {
         self.leave();
     }
-}
-
-fn write_all(bytes: &[u8]) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(bytes)?;
-    out.flush()
 }
 
 fn failed(error: &dyn std::error::Error) -> Failure {
