@@ -6,8 +6,8 @@ mod agent_text;
 mod answer_mode;
 mod finish;
 mod interactive;
+mod prompt_text;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(crate) async fn carry_out(
     }
     let config = config.with_env_file(arguments.env_file.as_deref())?;
     let mut signals = StopSignals::listen()?;
-    let prompt = arguments.prompt.as_deref().map(prompt).transpose()?;
+    let prompt = arguments.prompt.as_deref().map(prompt_text::read).transpose()?;
     let workspace = open_workspace(&arguments.workspace)?;
     let request = request(&arguments, &config, &workspace)?;
     let context = PolicyContext::of(&config, json).in_project(Some(&workspace));
@@ -141,17 +141,6 @@ async fn begin<'a>(
         access.close().await;
     }
     begun
-}
-
-fn prompt(given: &str) -> Result<String, Failure> {
-    if given != "-" {
-        return Ok(given.to_owned());
-    }
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).map_err(|error| {
-        Failure::new(ProblemCode::InvalidRequest, "cannot read the prompt from stdin").because(&error)
-    })?;
-    Ok(text)
 }
 
 /// End of a conversation.

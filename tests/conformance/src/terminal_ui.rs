@@ -22,7 +22,8 @@ struct Person {
 
 impl Person {
     fn text(&self) -> String {
-        let lines = (0..usize::from(SIZE.rows)).filter_map(|row| self.screen.screen().line(row).map(|line| line.text()));
+        let lines =
+            (0..usize::from(SIZE.rows)).filter_map(|row| self.screen.screen().line(row).map(|line| line.text()));
         lines.collect::<Vec<_>>().join("\n")
     }
 

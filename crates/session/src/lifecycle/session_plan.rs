@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agents::{
-    Agent, LaunchContext, LaunchPlan, McpServers, PlacedFile, ReadOnlyMount, TerminalUiStart, terminal_ui_plan,
-};
+use agents::{Agent, LaunchContext, McpServers, PlacedFile, ReadOnlyMount};
 use base::DEPENDENCIES;
 use policy::EffectivePolicy;
 use protocol::{CreateSession, INTERACTIVE, PolicyEffective, PolicySentence, SessionId, SessionStarted, TerminalStart};
@@ -330,16 +328,6 @@ impl SessionPlan {
                 version: self.agent_version.clone().or_else(|| Some(agent.package()?.version.to_owned())),
             },
         })
-    }
-
-    /// Returns the launch plan of the agent: its terminal UI in an interactive session, otherwise a dialogue.
-    pub(crate) fn launch_plan(&self, registered: &RegisteredAgent, token: String) -> Result<LaunchPlan, SessionError> {
-        let context = self.launch_context(registered, token);
-        let Some(terminal) = &self.terminal else { return Ok(registered.agent.plan(&context)?) };
-        let first = self.epoch == 1;
-        let prompt = terminal.prompt.as_deref().filter(|_| first);
-        let start = TerminalUiStart { prompt, resume: !first };
-        Ok(terminal_ui_plan(registered.agent, &context, start)?)
     }
 
     /// Returns the settings from which the agent derives its launch plan.

@@ -98,7 +98,7 @@ mod tests {
         other.feed(snapshot.as_str());
         assert_eq!(lines(&other), lines(model.terminal.as_ref().unwrap()));
         assert_eq!(lines(&other)[1], "  hél漢");
-        assert!(snapshot.contains("\x1b[?1049h") && snapshot.ends_with("\x1b[?1002h\x1b[?1006h"), "{snapshot:?}");
+        assert!(snapshot.contains("\x1b[?1047h") && snapshot.ends_with("\x1b[?1002h\x1b[?1006h"), "{snapshot:?}");
     }
 
     #[test]
