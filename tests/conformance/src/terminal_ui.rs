@@ -57,7 +57,7 @@ impl Person {
 /// Returns a text of the agent's first screen that shows that its prompt is ready.
 fn ready(agent: &str) -> &'static str {
     match agent {
-        "claude" => "? for shortcuts",
+        "claude" => "bypass permissions on",
         "codex" => "? for shortcuts",
         "gemini" => "Type your message",
         "opencode" => "Ask anything",
