@@ -134,6 +134,9 @@ pub enum AgentError {
         /// The unsupported transport.
         transport: &'static str,
     },
+    /// The agent has no terminal UI.
+    #[error("agent `{0}` has no terminal UI")]
+    NoTerminalUi(&'static str),
     /// The agent needs Node, which is not installed.
     #[error("agent `{0}` needs Node, which is not installed")]
     NodeMissing(&'static str),

@@ -21,6 +21,7 @@ mod raw;
 mod registry;
 mod requested_change;
 mod skeleton;
+mod terminal_ui;
 mod transcript;
 
 mod acp;
@@ -53,3 +54,4 @@ pub use qwen::QwenAgent;
 pub use registry::{UNSUPPORTED, UnsupportedAgent, all, by_name};
 pub use requested_change::{RequestedChange, requested_changes};
 pub use skeleton::skeleton;
+pub use terminal_ui::{NoDialogue, TerminalUiStart, terminal_ui_plan, undoes_with_ctrl_z};

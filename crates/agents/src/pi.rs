@@ -27,7 +27,7 @@ const PACKAGE: NpmPackage = NpmPackage {
 /// The variable with the session token, named in pi's settings.
 const TOKEN: &str = "VIV_SESSION_TOKEN";
 /// The default model. pi requires a name.
-const DEFAULT_MODEL: &str = "default";
+pub(crate) const DEFAULT_MODEL: &str = "default";
 
 /// The agent `pi`.
 #[derive(Debug, Clone, Copy)]

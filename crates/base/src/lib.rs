@@ -14,6 +14,7 @@ mod host_limit;
 mod layout;
 mod lock;
 mod printable_text;
+mod terminal_filter;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -27,5 +28,6 @@ pub use host_limit::{HostLimit, LimitHits};
 pub use layout::{DEPENDENCIES, DNS_PORT, EGRESS_PORT, HOME, MODEL_PORT, WORKSPACE};
 pub use lock::lock;
 pub use printable_text::{PrintableStream, PrintableText, is_plain};
+pub use terminal_filter::{FilteredOutput, TerminalFilter};
 #[cfg(feature = "tls")]
 pub use tls::{system_roots, tls_client};

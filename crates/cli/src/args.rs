@@ -121,8 +121,11 @@ pub(crate) struct RunArguments {
     pub(crate) sandbox: SandboxArguments,
     /// Agent to run: NAME or NAME@VERSION; installed on first use
     pub(crate) agent: String,
-    /// Prompt for the agent; `-` reads stdin
-    pub(crate) prompt: String,
+    /// Prompt for the agent; `-` reads stdin. Without a prompt, the agent shows its own terminal UI
+    pub(crate) prompt: Option<String>,
+    /// Show the agent's terminal UI, and start it with the prompt
+    #[arg(long, requires = "prompt")]
+    pub(crate) tui: bool,
     /// Directory the agent works on; its changes stay in an overlay
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) workspace: PathBuf,
@@ -155,9 +158,9 @@ pub(crate) struct RunArguments {
     /// Answer to permission requests [default: ask on a terminal, else deny]
     #[arg(long, value_enum)]
     pub(crate) perms: Option<Permissions>,
-    /// What to do with the changes when the run ends
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "keep")]
-    pub(crate) on_finish: OnFinish,
+    /// What to do with the changes when the run ends [default: keep, after a terminal UI: ask]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) on_finish: Option<OnFinish>,
 }
 
 /// What to do with a session's changes when the run ends.

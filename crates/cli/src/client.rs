@@ -14,6 +14,7 @@ use protocol::{
 use serde_json::{Value, json};
 use store::{DataDir, OwnerId, SessionRecord};
 use tokio::net::UnixStream;
+use tokio_tungstenite::{WebSocketStream, tungstenite};
 use tokio_util::task::TaskTracker;
 
 use crate::failure::Failure;
@@ -158,6 +159,21 @@ impl ApiClient {
         let path = format!("/v1/sessions/{id}/events/sse?events=all&offset={after}");
         let response = self.request(Method::GET, &path, None).await?;
         Ok(EventStream { body: response.into_body(), buffer: Vec::new() })
+    }
+
+    /// Opens a WebSocket.
+    pub(crate) async fn web_socket(&self, path: &str) -> Result<WebSocketStream<UnixStream>, Failure> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| unreachable(&error))?;
+        let opened = tokio_tungstenite::client_async(format!("ws://localhost{path}"), stream).await;
+        match opened {
+            Ok((socket, _)) => Ok(socket),
+            // The refusal has no body here; the ordinary call says why.
+            Err(tungstenite::Error::Http(_)) => match self.call(Method::GET, path, None).await {
+                Err(failure) => Err(failure),
+                Ok(_) => Err(Failure::new(ProblemCode::Internal, "the server opened no WebSocket")),
+            },
+            Err(error) => Err(unreachable(&error)),
+        }
     }
 
     /// Calls a path and returns the body of the answer; fails unless the status is a success.

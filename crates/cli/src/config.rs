@@ -18,6 +18,7 @@ use secret::Secret;
 use crate::backend::BackendName;
 use crate::failure::Failure;
 use crate::shell_word::shell_word;
+use crate::terminal::DetachPrefix;
 
 pub(crate) use credentials::{CredentialForm, CredentialProvider, FoundCredential};
 pub(crate) use edit::{ConfigEditor, parse_key, segments as key_segments};
@@ -91,6 +92,13 @@ impl Config {
         let path = self.data_dir.join("viv.toml");
         Failure::new(ProblemCode::ConfigInvalid, format!("`{key}` in `{}`: {why}", path.display()))
             .help(format!("${{EDITOR:-vi}} {}", shell_word(&path.to_string_lossy())))
+    }
+
+    /// Returns the key that begins a command to `viv` in a terminal UI.
+    pub(crate) fn detach_prefix(&self) -> Result<DetachPrefix, Failure> {
+        let Some(text) = &self.file.terminal.detach_prefix else { return Ok(DetachPrefix::default()) };
+        let why = "must be `ctrl-` and one of a to z (not c, d, h, i, j, m), `\\`, `]`, `^` or `_`";
+        DetachPrefix::parse(text).ok_or_else(|| self.invalid_value("terminal.detach_prefix", why))
     }
 
     /// Resolves a path of `viv.toml`, which may be relative to the data directory.

@@ -5,7 +5,6 @@
 
 mod input;
 mod report;
-mod terminal;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,13 +19,13 @@ use protocol::{ProblemCode, SessionEndReason};
 use sandbox::{ExecResult, SandboxError, StandardStreams};
 use session::{CommandSession, HostVariables, OnDemandSettings, SessionCommand, SessionError};
 
-use self::terminal::RawTerminal;
 use crate::args::ExecArguments;
 use crate::config::{Config, host_variable};
 use crate::failure::Failure;
 use crate::policy::{PolicyContext, choose};
 use crate::session_id::new_session_id;
 use crate::signals::{StopSignal, StopSignals};
+use crate::terminal::RawTerminal;
 use crate::{backend, egress_settings, output};
 
 /// Exit code when viv itself failed before the command ran.

@@ -45,6 +45,7 @@ mod signals;
 mod skills_and_mcp;
 mod table;
 mod task;
+mod terminal;
 mod timeline;
 mod tokens;
 mod upstream;

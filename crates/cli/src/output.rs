@@ -140,6 +140,13 @@ fn output_filter(mut filter: EscapeFilter) -> OutputFilter {
     Box::new(move |bytes: &[u8]| filter.pass(bytes))
 }
 
+/// Writes bytes of a terminal UI to stdout. The caller has filtered them with a [`TerminalFilter`](base::TerminalFilter).
+pub(crate) fn write_screen(bytes: &[u8]) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
 /// Writes text in a printable form. Text is written at the end of each line, and when the writer is flushed or dropped.
 pub(crate) struct PrintableWriter<W: Write> {
     to: W,

@@ -5,8 +5,9 @@
 mod agent_text;
 mod answer_mode;
 mod finish;
+mod interactive;
+mod prompt_text;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use protocol::{
 };
 
 use crate::agents::{self, AgentSpec};
-use crate::args::RunArguments;
+use crate::args::{OnFinish, RunArguments};
 use crate::config::Config;
 use crate::event_reader::{EventReader, OpenRequest};
 use crate::failure::Failure;
@@ -43,10 +44,15 @@ pub(crate) async fn carry_out(
     spawner: Spawner,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    finish::check(arguments.on_finish, answer_mode::on_terminal())?;
+    let on_finish = arguments.on_finish.unwrap_or(OnFinish::Keep);
+    finish::check(on_finish, answer_mode::on_terminal())?;
+    let is_interactive = arguments.prompt.is_none() || arguments.tui;
+    if is_interactive {
+        interactive::check(&arguments, json)?;
+    }
     let config = config.with_env_file(arguments.env_file.as_deref())?;
     let mut signals = StopSignals::listen()?;
-    let prompt = prompt(&arguments.prompt)?;
+    let prompt = arguments.prompt.as_deref().map(prompt_text::read).transpose()?;
     let workspace = open_workspace(&arguments.workspace)?;
     arguments.limits.check_home(&workspace).await?;
     arguments.narrow.extend(arguments.limits.narrowing());
@@ -59,6 +65,12 @@ pub(crate) async fn carry_out(
     } else {
         SessionAccess::open(&config, policy.clone(), spawner).await?
     };
+    if is_interactive {
+        let run =
+            interactive::InteractiveRun { arguments: &arguments, config: &config, policy: &policy, access: &access };
+        return run.carry_out(request, prompt, &mut signals).await;
+    }
+    let prompt = prompt.unwrap_or_default();
     let output = if json { RunOutput::Json } else { RunOutput::Text };
     let mut conversation =
         match begin(&access, request, AnswerMode::choose(arguments.perms), output, &mut signals).await? {
@@ -73,7 +85,7 @@ pub(crate) async fn carry_out(
     ended?;
     message!("{}", conversation.timeline.bill());
     let changes = finish::RunChanges { config: &config, session: &conversation.session, policy: &policy };
-    let settled = changes.settle(arguments.on_finish, outcome).await?;
+    let settled = changes.settle(on_finish, outcome).await?;
     if settled != finish::ChangesOutcome::Done {
         conversation.show_next_commands(settled);
     }
@@ -131,17 +143,6 @@ async fn begin<'a>(
         access.close().await;
     }
     begun
-}
-
-fn prompt(given: &str) -> Result<String, Failure> {
-    if given != "-" {
-        return Ok(given.to_owned());
-    }
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).map_err(|error| {
-        Failure::new(ProblemCode::InvalidRequest, "cannot read the prompt from stdin").because(&error)
-    })?;
-    Ok(text)
 }
 
 /// End of a conversation.

@@ -10,7 +10,7 @@ use ::policy::EffectivePolicy;
 use hyper::Method;
 use jail::Spawner;
 use protocol::{CreateSession, Event, PermissionId, PermissionReply, ProblemCode, QuestionId, SessionId, SessionInfo};
-use session::{SessionOptions, UserMessage};
+use session::{SessionOptions, UserMessage, ViewerAccess};
 use store::JournalTail;
 
 use crate::client::{ApiClient, EventStream};
@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
 use crate::served_sessions::ServedSessions;
+use crate::terminal::TerminalLink;
 
 /// Access to sessions in this process or in a server.
 pub(crate) enum SessionAccess {
@@ -87,6 +88,14 @@ impl SessionAccess {
             }
             Self::Remote(client) => EventSource::Remote(client.events(id).await?),
         })
+    }
+
+    /// Opens the terminal of an interactive session.
+    pub(crate) async fn terminal(&self, id: &SessionId, access: ViewerAccess) -> Result<TerminalLink, Failure> {
+        match self {
+            Self::Local(local) => Ok(TerminalLink::Local(local.served.sessions.view_terminal(id, access)?)),
+            Self::Remote(client) => TerminalLink::connect(client, id).await,
+        }
     }
 
     /// Answers a permission request.

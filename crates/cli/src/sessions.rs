@@ -10,6 +10,7 @@ pub(crate) mod consent;
 pub(crate) mod diff;
 mod list;
 pub(crate) mod remote;
+mod screen;
 mod sets;
 pub(crate) mod stop;
 pub(crate) mod traffic;
@@ -60,7 +61,17 @@ pub(crate) async fn carry_out(
             if json { print_json_text(&applied)? } else { print(&applied)? }
         }
         SessionsCommand::Discard { session } => catalog.discard(&session)?,
-        SessionsCommand::Attach { session } => return remote::attach(directory, &index.find(&session)?, json).await,
+        SessionsCommand::Attach { session } => {
+            let record = index.find(&session)?;
+            return match screen::is_interactive(&record.info) {
+                true => screen::attach(&config, directory, &record).await,
+                false => remote::attach(directory, &record, json).await,
+            };
+        }
+        SessionsCommand::Play { session, speed, pause } => {
+            let settings = screen::PlaySettings { speed, longest_pause: pause };
+            return screen::play(directory, &catalog.find(&session)?, settings).await;
+        }
         SessionsCommand::Send { session, message } => remote::send(directory, &index.find(&session)?, &message).await?,
         SessionsCommand::Queue { session, remove: None } => {
             remote::queue(directory, &index.find(&session)?, json).await?;

@@ -33,5 +33,5 @@ pub use id::{CallId, IdError, ItemId, PermissionId, QuestionId, SessionId, TurnI
 pub use item::{ContentPart, FileAction, Item, ItemKind, ItemRole, ItemStatus, ReasoningVisibility};
 pub use problem::{Problem, ProblemCode};
 pub use request_metadata::{RequestMetadata, Resolution};
-pub use session::{Attachment, CreateSession, SessionInfo};
+pub use session::{Attachment, CreateSession, INTERACTIVE, SessionInfo, TerminalStart};
 pub use usage::Usage;

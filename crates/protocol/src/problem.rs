@@ -84,6 +84,10 @@ codes! {
     BundleInvalid = "bundle_invalid", 422, 2;
     /// The agent does not support that mode.
     ModeNotSupported = "mode_not_supported", 400, 2;
+    /// The session is interactive: its agent reads keys, not messages.
+    SessionInteractive = "session_interactive", 409, 2;
+    /// The session has no terminal, or its terminal is closed.
+    TerminalNotFound = "terminal_not_found", 404, 3;
     /// No server runs for the data directory.
     ServerNotRunning = "server_not_running", 503, 3;
     /// The server is shutting down and accepts no new requests.

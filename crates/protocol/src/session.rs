@@ -44,7 +44,27 @@ pub struct CreateSession {
     /// Skills of this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skills: Option<Value>,
+    /// Starts the agent's own terminal UI instead of a dialogue. Our addition to the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<TerminalStart>,
 }
+
+/// The start of an interactive session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TerminalStart {
+    /// The number of lines of the window, from 1 to 1000.
+    pub rows: u16,
+    /// The number of characters in a line, from 1 to 1000.
+    pub columns: u16,
+    /// The prompt with which the terminal UI opens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+}
+
+/// The agent mode of an interactive session in lists.
+pub const INTERACTIVE: &str = "interactive";
 
 /// A file attached to a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

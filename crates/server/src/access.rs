@@ -176,6 +176,10 @@ pub(crate) struct Caller {
     workspaces: WorkspaceAccess,
     /// The name of its token, whose open sessions are counted. The user of this server has none.
     token: Option<String>,
+    /// Whether it also has the scope `drive`.
+    pub(crate) drives: bool,
+    /// Its `Authorization` header, if its token can be revoked.
+    revocable: Option<String>,
 }
 
 impl Caller {
@@ -186,7 +190,22 @@ impl Caller {
             CallerTrust::Anonymous | CallerTrust::Limited => WorkspaceAccess::Within(roots.clone()),
         };
         let token = (trust == CallerTrust::Limited).then(|| who.clone());
-        Self { name: who, workspaces, token }
+        Self { name: who, workspaces, token, drives: false, revocable: None }
+    }
+
+    /// Notes whether the caller of `request` may drive sessions, and which token a long connection must check again.
+    fn with_rights(mut self, state: &AppState, request: &Request) -> Self {
+        let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let is_user = request.extensions().get::<Peer>() == Some(&Peer::SameUser);
+        self.drives = is_user || state.config.auth.authorize(header, TokenScope::Drive).is_ok();
+        let can_be_revoked = !is_user && matches!(state.config.auth, AuthMode::Stored(..));
+        self.revocable = header.filter(|_| can_be_revoked).map(str::to_owned);
+        self
+    }
+
+    /// Returns whether the caller still has `scope`; false after its token was revoked.
+    pub(crate) fn is_still_allowed(&self, state: &AppState, scope: TokenScope) -> bool {
+        self.revocable.as_deref().is_none_or(|header| state.config.auth.authorize(Some(header), scope).is_ok())
     }
 
     /// Returns whether the caller may install versions of agents that were not tested, whose content is not pinned.
@@ -244,7 +263,8 @@ async fn check(state: &AppState, mut request: Request, next: Next, scope: TokenS
         state.config.auth.authorize(header, scope)?
     };
     let call = AuditedCall::from_request(&request, who.clone());
-    request.extensions_mut().insert(Caller::new(who, trust, &state.config.workspace_roots));
+    let caller = Caller::new(who, trust, &state.config.workspace_roots).with_rights(state, &request);
+    request.extensions_mut().insert(caller);
     let pass = StreamAccess::of(state, &request, scope);
     if !call.may_change() {
         return Ok(pass.end_on_revocation(next.run(request).await));

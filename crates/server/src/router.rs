@@ -19,7 +19,7 @@ use crate::openapi::{ApiDocument, complete};
 use crate::query_guard::{self, KnownParameters};
 use crate::routes::{
     agents, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, pending, queue, replays,
-    session_policy, sessions, tasks, usage,
+    session_policy, sessions, tasks, terminal, usage,
 };
 use crate::serve::ServeError;
 use crate::state::{AppContext, AppState};
@@ -116,6 +116,7 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::show))
         .routes(routes!(events::page))
         .routes(routes!(events::stream))
+        .routes(routes!(terminal::open))
         .routes(routes!(feed::page))
         .routes(routes!(feed::stream))
         .routes(routes!(pending::pending))

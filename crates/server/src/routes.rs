@@ -17,4 +17,5 @@ pub(crate) mod replays;
 pub(crate) mod session_policy;
 pub(crate) mod sessions;
 pub(crate) mod tasks;
+pub(crate) mod terminal;
 pub(crate) mod usage;

@@ -4,6 +4,7 @@ pub(crate) mod bundles;
 pub(crate) mod changes;
 pub(crate) mod feed;
 pub(crate) mod files;
+pub(crate) mod terminal;
 
 use protocol::{Attachment, Event, Grant, PermissionReply, SessionId, SessionInfo, TurnOutcome};
 use serde::de::Error as _;

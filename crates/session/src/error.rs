@@ -114,6 +114,12 @@ pub enum SessionError {
         /// The reason.
         why: &'static str,
     },
+    /// The session is interactive, so it takes no messages.
+    #[error("session `{0}` is interactive: type at its terminal")]
+    Interactive(SessionId),
+    /// The session has no open terminal.
+    #[error("session `{0}` has no open terminal")]
+    NoTerminal(SessionId),
     /// The workspace is a relative path.
     #[error("directory `{}` is not an absolute path", .0.display())]
     DirectoryNotAbsolute(PathBuf),
@@ -293,10 +299,12 @@ impl SessionError {
             | Self::ProjectPolicy { .. }
             | Self::UnknownUpstream { .. }
             | Self::Directory { .. }
-            | Self::Agent(AgentError::McpTransport { .. })
+            | Self::Agent(AgentError::McpTransport { .. } | AgentError::NoTerminalUi(_))
             | Self::Mcp(_)
             | Self::WrongAnswerCount { .. }
             | Self::Skills(_) => ProblemCode::InvalidRequest,
+            Self::Interactive(_) => ProblemCode::SessionInteractive,
+            Self::NoTerminal(_) => ProblemCode::TerminalNotFound,
             Self::DirectoryNotAllowed { .. } => ProblemCode::DirectoryNotAllowed,
             Self::Agent(AgentError::ModeNotSupported { .. }) => ProblemCode::ModeNotSupported,
             Self::NotInstalled { .. } | Self::Agent(AgentError::NodeMissing(_)) => ProblemCode::AgentNotInstalled,

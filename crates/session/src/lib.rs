@@ -17,6 +17,7 @@ mod replay;
 mod sessions;
 mod skills;
 mod storage;
+mod terminal;
 
 pub use client::{
     AgentClient, AgentClientBuilder, AgentResponse, BuildError, Conversation, ConversationBuilder, Goal, GoalError,
@@ -41,4 +42,7 @@ pub use sessions::Sessions;
 pub use skills::SkillError;
 pub use storage::{
     CommitProblem, CommitReview, ImportedSession, ReviewedSet, SessionChanges, SessionListPage, ShownSet,
+};
+pub use terminal::{
+    Frame, RESTORE_TERMINAL, RecordingError, RecordingReader, TerminalUpdate, TerminalViewer, ViewerAccess,
 };

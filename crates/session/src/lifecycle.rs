@@ -13,6 +13,7 @@
 
 mod actor;
 mod actor_command;
+mod agent_launch;
 mod agent_process;
 mod agent_stderr;
 mod answers;

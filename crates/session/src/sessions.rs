@@ -20,8 +20,8 @@ use crate::storage::{
     OpenState, SessionStore, follow_journal, recorded_usage, recover_orphans, refuse_damaged, run_blocking,
 };
 use crate::{
-    AcceptedMessage, DriftByAgent, ImportedSession, SessionError, SessionHostConfig, SessionOptions, UserMessage,
-    WorkspaceAccess,
+    AcceptedMessage, DriftByAgent, ImportedSession, SessionError, SessionHostConfig, SessionOptions, TerminalViewer,
+    UserMessage, ViewerAccess, WorkspaceAccess,
 };
 
 /// Longest shutdown. Sessions that do not close in this time are recovered at the next start.
@@ -179,6 +179,14 @@ impl Sessions {
         } else {
             SessionError::NotRunning(id.clone())
         })
+    }
+
+    /// Adds a viewer to the terminal of an interactive session. Fails when the session has no open terminal.
+    pub fn view_terminal(&self, id: &SessionId, access: ViewerAccess) -> Result<TerminalViewer, SessionError> {
+        // Fails as for the sandbox when no agent runs.
+        self.sandbox(id)?;
+        let terminal = self.host.handle(id).and_then(|handle| handle.terminal());
+        terminal.map(|terminal| terminal.attach(access)).ok_or_else(|| SessionError::NoTerminal(id.clone()))
     }
 
     /// Returns the policy of a session and how it is enforced, as recorded when its sandbox was created.

@@ -177,6 +177,16 @@ impl DataDir {
         self.root.join("changes").join(session.as_str())
     }
 
+    /// Returns the directory with the recordings of the screen of an interactive session.
+    pub fn screen_recordings(&self, session: &SessionId) -> PathBuf {
+        self.root.join("screens").join(session.as_str())
+    }
+
+    /// Returns the recording of the screen since start number `epoch` of a session.
+    pub fn screen_recording(&self, session: &SessionId, epoch: u32) -> PathBuf {
+        self.screen_recordings(session).join(format!("{epoch}.cast"))
+    }
+
     /// Returns the directory with the files of an imported session, except its journal.
     pub fn imported(&self, session: &SessionId) -> PathBuf {
         self.root.join("imported").join(session.as_str())

@@ -200,6 +200,17 @@ impl StorageMeter {
         Err(self.refuse(StorageExceeded { limit: HostLimit::Bodies, found, allowed }))
     }
 
+    /// Counts bytes of a recording of the screen. Returns false if they do not fit; the session goes on without them.
+    pub fn admit_recording(&self, bytes: u64) -> bool {
+        let found = self.bodies.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        // Model calls need the other half: a recording must not end its session.
+        if found <= self.limits.body_bytes / 2 {
+            return true;
+        }
+        self.bodies.fetch_sub(bytes, Ordering::Relaxed);
+        false
+    }
+
     fn refuse(&self, exceeded: StorageExceeded) -> StorageExceeded {
         LimitHits::count(exceeded.limit);
         *lock(&self.refused) = Some(exceeded);

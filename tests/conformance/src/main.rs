@@ -21,6 +21,7 @@ mod replay;
 mod scenario_session;
 mod shutdown;
 mod sub_agents;
+mod terminal_ui;
 mod tested_agent;
 mod tools;
 
@@ -82,6 +83,7 @@ fn trials(agent: &TestedAgent, backend: &Arc<JailBackend>) -> Vec<Trial> {
         messages::mock_demo_shows_every_item,
         messages::message_during_a_turn_is_queued,
         replay::recorded_session_replays_identically,
+        terminal_ui::terminal_ui_answers_makes_a_file_and_exits,
         tools::allowed_command_runs,
         tools::denied_command_does_not_run,
         tools::file_is_written,

@@ -46,6 +46,16 @@ pub(crate) struct ConfigFile {
     pub(crate) ask: AskSection,
     /// Credentials that `net.inject` of a policy can name.
     pub(crate) credentials: BTreeMap<String, CredentialSection>,
+    /// Terminal UIs of agents.
+    pub(crate) terminal: TerminalSection,
+}
+
+/// Terminal UIs of agents.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TerminalSection {
+    /// Key that begins a command to `viv`, such as `ctrl-\\`; with `d` it detaches.
+    pub(crate) detach_prefix: Option<String>,
 }
 
 /// A credential that the egress proxy sets in headers and the sandbox never sees. Exactly one `key*` is set.

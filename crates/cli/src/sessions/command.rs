@@ -1,6 +1,7 @@
 //! Arguments of `viv sessions`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Subcommand;
 use protocol::{SessionId, TurnId};
@@ -60,10 +61,22 @@ pub(crate) enum SessionsCommand {
         /// Session: id, name, prefix of an id, or @last
         session: String,
     },
-    /// Watch a running session and answer its requests; Ctrl-C leaves it running
+    /// Watch a running session and answer its requests; Ctrl-C leaves it running. An interactive session shows its screen;
+    /// Ctrl-\ d leaves it
     Attach {
         /// Session: id, name, prefix of an id, or @last
         session: String,
+    },
+    /// Play the recorded screen of an interactive session
+    Play {
+        /// Session: id, name, prefix of an id, or @last
+        session: String,
+        /// Times faster than it was recorded
+        #[arg(long, default_value_t = 1.0)]
+        speed: f64,
+        /// Longest pause, such as 500ms or 2s
+        #[arg(long, value_name = "TIME", default_value = "2s", value_parser = crate::args::parse_duration)]
+        pause: Duration,
     },
     /// Send a message to a session; it is queued while a turn is running
     Send {

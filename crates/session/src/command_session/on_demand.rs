@@ -115,6 +115,7 @@ fn plan(
         skills: SkillSources::default(),
         forked_from: None,
         policy_changes: Vec::new(),
+        terminal: None,
     }
 }
 

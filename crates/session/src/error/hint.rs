@@ -30,6 +30,9 @@ impl SessionError {
             Self::DirectoryNotAllowed { .. } => {
                 Some("mkdir -p ~/work && viv run mock hello --workspace ~/work".to_owned())
             }
+            Self::Interactive(id) => Some(format!("viv sessions attach {id}")),
+            Self::NoTerminal(_) => Some("viv sessions ls".to_owned()),
+            Self::Agent(AgentError::NoTerminalUi(agent)) => Some(format!("viv run {agent} hello")),
             Self::NotEnded(id) => Some(format!("viv sessions stop {id}")),
             Self::DigestRequired(id) | Self::ChangeSetChanged { id, .. } => {
                 Some(format!("viv api GET /v1/sessions/{id}/changes"))

@@ -98,6 +98,11 @@ impl AgentProcess {
         let _ = self.stdin.send(line.into());
     }
 
+    /// Runs `task` until the process is stopped.
+    pub(crate) fn own(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
     /// Returns the next signal of the process. Cancel-safe.
     pub(crate) async fn next(&mut self) -> AgentSignal {
         loop {

@@ -4,11 +4,26 @@ use protocol::CreateSession;
 
 use crate::SessionError;
 
+/// The sizes of a window that are accepted.
+const SIDES: std::ops::RangeInclusive<u16> = 1..=1000;
+/// The longest prompt that is passed as an argument of a program, in bytes.
+const LONGEST_PROMPT: usize = 100_000;
+
 /// Fails for fields that no agent supports, rather than ignoring them.
 pub(super) fn refuse_unsupported(request: &CreateSession) -> Result<(), SessionError> {
     if request.variant.is_some() {
         let why = "no agent supports model variants";
         return Err(SessionError::NotSupported { field: "variant", why });
+    }
+    let Some(terminal) = &request.terminal else { return Ok(()) };
+    if !SIDES.contains(&terminal.rows) || !SIDES.contains(&terminal.columns) {
+        let why = "rows and columns must be from 1 to 1000";
+        return Err(SessionError::NotSupported { field: "terminal", why });
+    }
+    // A NUL byte ends an argument of a program.
+    if terminal.prompt.as_deref().is_some_and(|prompt| prompt.contains('\0') || prompt.len() > LONGEST_PROMPT) {
+        let why = "the prompt contains a NUL byte or has more than 100,000 bytes";
+        return Err(SessionError::NotSupported { field: "terminal", why });
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use crate::SessionError;
 use crate::lifecycle::{ActorCommand, PendingRequest, QueuedMessage};
 use crate::storage::damaged_error;
+use crate::terminal::SessionTerminal;
 
 /// Commands that may wait for one actor. Further callers wait until the channel has room.
 const COMMAND_CAPACITY: usize = 64;
@@ -28,6 +29,8 @@ pub(crate) struct SessionHandle {
     snapshot: Mutex<SessionSnapshot>,
     /// The sandbox of the running agent. Only the actor keeps the sandbox alive.
     sandbox: Mutex<Option<Weak<dyn Sandbox>>>,
+    /// The terminal of an interactive session, while its agent runs.
+    terminal: Mutex<Option<Weak<SessionTerminal>>>,
     /// Why the actor stopped receiving commands.
     exit: OnceLock<ActorExit>,
 }
@@ -66,8 +69,9 @@ pub(crate) struct SessionSnapshot {
 impl SessionHandle {
     pub(crate) fn new(id: SessionId, token: Option<String>) -> (Arc<Self>, mpsc::Receiver<Box<ActorCommand>>) {
         let (commands, receiver) = mpsc::channel(COMMAND_CAPACITY);
-        let (journal, snapshot, sandbox) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        (Arc::new(Self { id, token, commands, journal, snapshot, sandbox, exit: OnceLock::new() }), receiver)
+        let (journal, exit) = (OnceLock::new(), OnceLock::new());
+        let (snapshot, sandbox, terminal) = (Mutex::default(), Mutex::default(), Mutex::default());
+        (Arc::new(Self { id, token, commands, journal, snapshot, sandbox, terminal, exit }), receiver)
     }
 
     /// Notes why the actor is about to stop. Called before the receiver is dropped, so that a caller who finds the
@@ -98,6 +102,16 @@ impl SessionHandle {
     /// Returns the sandbox of the agent; `None` when no agent runs.
     pub(crate) fn sandbox(&self) -> Option<Arc<dyn Sandbox>> {
         lock(&self.sandbox).as_ref().and_then(Weak::upgrade)
+    }
+
+    /// Sets the terminal of the running agent.
+    pub(crate) fn set_terminal(&self, terminal: &Arc<SessionTerminal>) {
+        *lock(&self.terminal) = Some(Arc::downgrade(terminal));
+    }
+
+    /// Returns the terminal of the agent; `None` when no terminal UI runs.
+    pub(crate) fn terminal(&self) -> Option<Arc<SessionTerminal>> {
+        lock(&self.terminal).as_ref().and_then(Weak::upgrade)
     }
 
     /// Replaces the snapshot with the actor's current state.

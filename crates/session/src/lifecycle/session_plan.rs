@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agents::{Agent, LaunchContext, McpServers, PlacedFile, ReadOnlyMount};
 use base::{DEPENDENCIES, WORKSPACE};
 use policy::EffectivePolicy;
-use protocol::{CreateSession, PolicyEffective, PolicySentence, SessionId, SessionStarted};
+use protocol::{CreateSession, INTERACTIVE, PolicyEffective, PolicySentence, SessionId, SessionStarted, TerminalStart};
 use sandbox::{MODEL_URL, Sandbox, SandboxBackend, SandboxSpec};
 use serde_json::{Value, json};
 use store::{NewSession, OwnerId, SessionRecord};
@@ -55,6 +55,8 @@ pub(crate) struct SessionPlan {
     pub(crate) policy_digest: String,
     /// Whether the session is a finished replay, which has no model to continue with.
     pub(crate) was_replay: bool,
+    /// The terminal of an interactive session.
+    pub(crate) terminal: Option<TerminalStart>,
 }
 
 impl SessionPlan {
@@ -70,7 +72,7 @@ impl SessionPlan {
         let registered = plan.registered_agent(&host.config.agents)?;
         plan.check_agent_support(host, registered.agent)?;
         // Fails for unsupported modes before a sandbox is created.
-        registered.agent.plan(&plan.launch_context(&registered, String::new()))?;
+        plan.launch_plan(&registered, String::new())?;
         plan.agent_version = registered.version;
         Ok(plan)
     }
@@ -160,6 +162,7 @@ impl SessionPlan {
             skills,
             forked_from: None,
             policy_changes: Vec::new(),
+            terminal: request.terminal,
         })
     }
 
@@ -270,6 +273,7 @@ impl SessionPlan {
                 ..SessionOptions::default()
             },
             was_replay: metadata.replay_of.is_some(),
+            terminal: metadata.terminal,
             epoch: epoch_number(record),
             native_session_id: info.native_session_id.clone(),
             // Both were checked when the session was created.
@@ -318,7 +322,10 @@ impl SessionPlan {
     pub(crate) fn index_row(&self, owner: OwnerId) -> NewSession {
         let or_default = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "default".to_owned());
         NewSession {
-            agent_mode: or_default(&self.agent_mode),
+            agent_mode: match self.terminal {
+                Some(_) => INTERACTIVE.to_owned(),
+                None => or_default(&self.agent_mode),
+            },
             permission_mode: or_default(&self.permission_mode),
             model: self.model.clone(),
             directory: self.directory.as_ref().map(|path| path.to_string_lossy().into_owned()),
@@ -346,6 +353,7 @@ impl SessionPlan {
             dependencies: self.options.dependencies.clone(),
             replay_of: self.options.replay.as_ref().map(|replay| replay.of.clone()),
             forked_from: self.forked_from.clone(),
+            terminal: self.terminal.clone(),
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }
     }

@@ -349,7 +349,8 @@ impl SessionStore {
         if let Err(error) = sandbox::remove_imported_commits(&directory.change_set(id)) {
             tracing::warn!(session = %id, error = %base::error_chain(&error), "cannot remove the references of the session's commits");
         }
-        for folder in [directory.change_set(id), directory.earlier_change_sets(id), directory.imported(id)] {
+        let changes = [directory.change_set(id), directory.earlier_change_sets(id)];
+        for folder in changes.into_iter().chain([directory.imported(id), directory.screen_recordings(id)]) {
             ignore_not_found(std::fs::remove_dir_all(folder))?;
         }
         Ok(())

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use agents::{Dialogue as _, NormalizedDialogue};
+use agents::{Dialogue as _, NoDialogue, NormalizedDialogue};
 use protocol::{EventBody, SessionRegistered};
-use sandbox::{ExecSpec, Sandbox, StreamKind};
+use sandbox::{ExecSpec, Sandbox, SandboxProcess, StreamKind, WindowSize};
 use store::{FileJournal, SessionRecord};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -19,6 +19,7 @@ use crate::lifecycle::{
 use crate::replay::WorkspaceOrigin;
 use crate::skills::FetchedSkills;
 use crate::storage::{OpenState, index_recorded_end, quarantine_if_damaged, run_blocking, take_over};
+use crate::terminal::{Recording, SessionTerminal};
 
 impl Actor {
     /// Creates a session and spawns the task that serves it.
@@ -185,7 +186,7 @@ impl Actor {
         credentials: SandboxCredentials,
     ) -> Result<(), SessionError> {
         let started = self.start_agent(&*sandbox, credentials).await;
-        let (dialogue, listeners, process) = match started {
+        let (dialogue, listeners, mut process) = match started {
             Ok(started) => started,
             Err(error) => {
                 sandbox.destroy().await?;
@@ -194,7 +195,11 @@ impl Actor {
         };
         let sandbox: Arc<dyn Sandbox> = sandbox.into();
         self.handle.set_sandbox(&sandbox);
-        let agent = AgentProcess::new(dialogue, sandbox, listeners, process, self.host.config.timeouts.exit_grace);
+        let terminal = self.open_terminal(&mut process);
+        let mut agent = AgentProcess::new(dialogue, sandbox, listeners, process, self.host.config.timeouts.exit_grace);
+        if let Some(pump) = terminal {
+            agent.own(pump);
+        }
         let agent = self.agent.insert(agent);
         self.agent_started = true;
         let outputs = agent.dialogue.open();
@@ -211,11 +216,30 @@ impl Actor {
         self.apply_outputs(outputs).await
     }
 
+    /// Opens the terminal of an interactive session to viewers. Returns the task that carries its bytes.
+    fn open_terminal(&self, process: &mut SandboxProcess) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let start = self.plan.terminal.as_ref()?;
+        let size = WindowSize { rows: start.rows, columns: start.columns };
+        let (terminal, streams, alive) = SessionTerminal::take(process, size, false, self.open_recording(size));
+        self.handle.set_terminal(&terminal);
+        Some(terminal.pump(streams, alive))
+    }
+
+    /// Creates the file for the recording of the screen. A session whose screen cannot be recorded goes on.
+    fn open_recording(&self, size: WindowSize) -> Option<Recording> {
+        let directory = self.host.store.directory();
+        let path = directory.screen_recording(&self.plan.id, self.plan.epoch);
+        let storage = self.recorder.storage().cloned();
+        Recording::create(&path, size, self.host.store.now_unix_secs(), storage)
+            .inspect_err(|error| tracing::warn!(session = %self.plan.id, %error, "cannot record the screen"))
+            .ok()
+    }
+
     async fn start_agent(
         &mut self,
         sandbox: &dyn Sandbox,
         credentials: SandboxCredentials,
-    ) -> Result<(NormalizedDialogue, Listeners, sandbox::SandboxProcess), SessionError> {
+    ) -> Result<(NormalizedDialogue, Listeners, SandboxProcess), SessionError> {
         let registered = SessionRegistered {
             session_id: self.plan.id.clone(),
             sandbox_id: sandbox.id().to_owned(),
@@ -224,8 +248,8 @@ impl Actor {
         self.recorder.started(self.plan.effective_policy(&self.host, sandbox), registered)?;
         let listeners = Listeners::open(&self.host, &self.plan, &self.recorder, sandbox, &credentials)?;
         let registered = self.plan.registered_agent(&self.host.config.agents)?;
-        let context = self.plan.launch_context(&registered, credentials.token);
-        let mut launch = registered.agent.plan(&context)?;
+        let context = self.plan.launch_context(&registered, credentials.token.clone());
+        let mut launch = self.plan.launch_plan(&registered, credentials.token)?;
         listeners.add_variables(&mut launch.env);
         self.host.config.variables.pass(&sandbox.toolchains(), &self.plan.policy, &mut launch.env);
         // The first start of a fork continues from the state of another session.
@@ -233,11 +257,15 @@ impl Actor {
             self.restore_changes(sandbox).await?;
             self.restore_memory(sandbox, launch.saved_home).await;
         }
-        let dialogue = NormalizedDialogue::new(registered.agent.new_dialogue(&context));
+        let dialogue = match self.plan.terminal {
+            Some(_) => NormalizedDialogue::new(Box::new(NoDialogue)),
+            None => NormalizedDialogue::new(registered.agent.new_dialogue(&context)),
+        };
         // A tool of the agent must not be able to write the agent's protocol, or to read the answers to the agent.
         let streams = StreamKind::Sockets;
         let (command, workdir, env) = (launch.argv, Some(launch.workdir), launch.env);
-        let spec = ExecSpec { command, workdir, env, streams, ..ExecSpec::default() };
+        let terminal = self.plan.terminal.as_ref().map(|start| WindowSize { rows: start.rows, columns: start.columns });
+        let spec = ExecSpec { command, workdir, env, streams, terminal, ..ExecSpec::default() };
         let process = sandbox.exec(spec).await?;
         Ok((dialogue, listeners, process))
     }
@@ -273,7 +301,7 @@ async fn create_sandbox(
     plan.check_workspace(host.store.directory().root())?;
     let credentials = SandboxCredentials::issue(&host.config.egress, plan)?;
     let registered = plan.registered_agent(&host.config.agents)?;
-    let mut launch = registered.agent.plan(&plan.launch_context(&registered, credentials.token.clone()))?;
+    let mut launch = plan.launch_plan(&registered, credentials.token.clone())?;
     let skills = FetchedSkills::fetch(host, plan).await?;
     launch.mounts.extend(skills.mounts());
     launch.files.extend(credentials.files());

@@ -28,6 +28,9 @@ impl Actor {
     /// Starts a turn with `message`, or queues the message while another turn runs. A message that was accepted
     /// before, by its client id, gets the same reply again.
     pub(super) async fn accept_message(&mut self, message: UserMessage) -> Result<AcceptedMessage, SessionError> {
+        if self.plan.terminal.is_some() {
+            return Err(SessionError::Interactive(self.plan.id.clone()));
+        }
         let digest = MessageDigest::of(&message);
         if let Some(receipt) = self.receipts.find(message.client_message_id.as_deref()) {
             if receipt.digest == digest {

@@ -1,7 +1,7 @@
-//! Our own terminal during `viv exec --tty`: raw while the command runs, restored afterwards.
+//! Our own terminal while a program of a sandbox uses it: raw while the program runs, restored afterwards.
 //!
-//! The command never gets this terminal. It has a pseudo-terminal in the sandbox, which receives every key as bytes,
-//! Ctrl-C included. Its output passes an [`EscapeFilter`](base::EscapeFilter).
+//! The program never gets this terminal. It has a pseudo-terminal in the sandbox, which receives every key as bytes,
+//! Ctrl-C included. Its output passes a filter.
 
 use protocol::ProblemCode;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output;
 
 /// Our terminal in raw mode; dropping this restores the old mode.
-pub(super) struct RawTerminal {
+pub(crate) struct RawTerminal {
     before: Termios,
     window: watch::Receiver<WindowSize>,
     /// Task that follows the size of the window.
@@ -23,7 +23,7 @@ pub(super) struct RawTerminal {
 
 impl RawTerminal {
     /// Switches the terminal to raw mode; fails if stdin or stdout is not a terminal.
-    pub(super) fn enter() -> Result<Self, Failure> {
+    pub(crate) fn enter() -> Result<Self, Failure> {
         if !output::stdin_is_terminal() || !output::stdout_is_terminal() {
             return Err(Failure::new(ProblemCode::InvalidRequest, "`--tty` needs a terminal on stdin and stdout")
                 .help("viv exec -- ls"));
@@ -31,11 +31,11 @@ impl RawTerminal {
         let failed = |error: &dyn std::error::Error| Failure::from_error(ProblemCode::Internal, error);
         let mut changes = signal(SignalKind::window_change()).map_err(|error| failed(&error))?;
         let before = tcgetattr(std::io::stdin()).map_err(|error| failed(&error))?;
-        let (tell, window) = watch::channel(size());
+        let (tell, window) = watch::channel(window_size());
         let mut watching = JoinSet::new();
         watching.spawn(async move {
             while changes.recv().await.is_some() {
-                tell.send_replace(size());
+                tell.send_replace(window_size());
             }
         });
         let mut raw = before.clone();
@@ -47,7 +47,7 @@ impl RawTerminal {
     }
 
     /// Returns a receiver for the size of the window.
-    pub(super) fn window(&self) -> watch::Receiver<WindowSize> {
+    pub(crate) fn window(&self) -> watch::Receiver<WindowSize> {
         self.window.clone()
     }
 }
@@ -59,7 +59,8 @@ impl Drop for RawTerminal {
     }
 }
 
-fn size() -> WindowSize {
+/// Returns the size of our window.
+pub(crate) fn window_size() -> WindowSize {
     let (rows, columns) = tcgetwinsize(std::io::stdin()).map_or((0, 0), |size| (size.ws_row, size.ws_col));
     // Terminals that report no size get the traditional 80 columns.
     if rows == 0 || columns == 0 { WindowSize { rows: 24, columns: 80 } } else { WindowSize { rows, columns } }
