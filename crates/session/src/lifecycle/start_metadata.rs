@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use protocol::SessionId;
+use protocol::{SessionId, TerminalStart};
 use serde::{Deserialize, Serialize};
 
 /// The session and event from which a fork starts.
@@ -46,4 +46,7 @@ pub(crate) struct StartMetadata {
     pub(crate) replay_of: Option<SessionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) forked_from: Option<ForkOrigin>,
+    /// The terminal of an interactive session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) terminal: Option<TerminalStart>,
 }
