@@ -84,9 +84,11 @@ impl ApiClient {
         self.call(Method::POST, &format!("/v1/sessions/{id}/terminate"), None).await.map(drop)
     }
 
-    /// Streams the events of a session from the first on.
-    pub(crate) async fn events(&self, id: &SessionId) -> Result<EventStream, Failure> {
-        self.events_after(id, 0).await
+    /// Forks the session `id`, or continues it if it has ended; the new session is `new`.
+    pub(crate) async fn fork(&self, id: &SessionId, new: &SessionId) -> Result<SessionInfo, Failure> {
+        let body = json!({"sessionId": new});
+        let made = self.call(Method::POST, &format!("/v1/sessions/{id}/fork"), Some(body)).await?;
+        serde_json::from_slice(&made).map_err(|error| not_understood(&error))
     }
 
     /// Connects to the server of `directory`; fails with a hint if none is running.

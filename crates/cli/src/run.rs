@@ -4,6 +4,7 @@
 
 mod agent_text;
 mod answer_mode;
+mod continuation;
 mod finish;
 
 use std::io::Read;
@@ -35,6 +36,7 @@ use crate::timeline::Timeline;
 use crate::upstream::ModelNotice;
 
 pub(crate) use answer_mode::AnswerMode;
+pub(crate) use continuation::send_here;
 
 /// Runs `viv run`.
 pub(crate) async fn carry_out(
@@ -45,8 +47,11 @@ pub(crate) async fn carry_out(
 ) -> Result<ExitCode, Failure> {
     finish::check(arguments.on_finish, answer_mode::on_terminal())?;
     let config = config.with_env_file(arguments.env_file.as_deref())?;
+    if arguments.continues {
+        return continuation::carry_out(arguments, config, spawner, json).await;
+    }
     let mut signals = StopSignals::listen()?;
-    let prompt = prompt(&arguments.prompt)?;
+    let prompt = prompt(arguments.prompt.as_deref().unwrap_or_default())?;
     let workspace = open_workspace(&arguments.workspace)?;
     let request = request(&arguments, &config, &workspace)?;
     let context = PolicyContext::of(&config, json).in_project(Some(&workspace));
@@ -199,7 +204,18 @@ impl<'a> Conversation<'a> {
     ) -> Result<Self, Failure> {
         let id = new_session_id()?;
         let session = access.create(&id, request).await?;
-        let events = EventReader::new(access.follow(&id).await?);
+        Self::of(access, session, 0, answers, output).await
+    }
+
+    /// Returns the conversation with the agent of an existing session; shows its events after `seen`.
+    pub(crate) async fn of(
+        access: &'a SessionAccess,
+        session: SessionInfo,
+        seen: u64,
+        answers: AnswerMode,
+        output: RunOutput,
+    ) -> Result<Self, Failure> {
+        let events = EventReader::new(access.follow(&session.session_id, seen).await?);
         let timeline = if output == RunOutput::Text { Timeline::without_messages() } else { Timeline::default() };
         let text = agent_text::AgentText::default();
         let (model_failure, not_asked) = (ModelFailure::default(), 0);

@@ -61,7 +61,9 @@ pub(crate) async fn carry_out(
         }
         SessionsCommand::Discard { session } => catalog.discard(&session)?,
         SessionsCommand::Attach { session } => return remote::attach(directory, &index.find(&session)?, json).await,
-        SessionsCommand::Send { session, message } => remote::send(directory, &index.find(&session)?, &message).await?,
+        SessionsCommand::Send { session, message } => {
+            return remote::send(&config, index.find(&session)?, &message, spawner, json).await;
+        }
         SessionsCommand::Queue { session, remove: None } => {
             remote::queue(directory, &index.find(&session)?, json).await?;
         }

@@ -65,7 +65,7 @@ pub(crate) enum SessionsCommand {
         /// Session: id, name, prefix of an id, or @last
         session: String,
     },
-    /// Send a message to a session; it is queued while a turn is running
+    /// Send a message to a session; continues one that has ended, and is queued while a turn is running
     Send {
         /// Session: id, name, prefix of an id, or @last
         session: String,

@@ -11,7 +11,7 @@ use protocol::{CreateSession, PolicyEffective, PolicySentence, SessionId, Sessio
 use sandbox::{MODEL_URL, Sandbox, SandboxSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{NewSession, OwnerId, SessionRecord};
+use store::{NewSession, OwnerId, SessionOrigin, SessionRecord};
 use uuid::Uuid;
 
 use crate::config::{AgentRegistry, RegisteredAgent, refuse_reserved};
@@ -43,8 +43,10 @@ pub(crate) struct SessionPlan {
     pub(crate) native_session_id: Option<String>,
     pub(crate) mcp: McpServers,
     pub(crate) skills: SkillSources,
-    /// The session that this one was forked from.
+    /// The session from whose state this one starts.
     pub(crate) forked_from: Option<ForkOrigin>,
+    /// Whether the session continues one that has ended, with its changes, instead of forking it.
+    pub(crate) continues: bool,
     /// The policy at the start, without later changes.
     pub(crate) policy: Arc<EffectivePolicy>,
     /// Changes of the network policy, oldest first.
@@ -93,6 +95,9 @@ pub(crate) struct StartMetadata {
     replay_of: Option<SessionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     forked_from: Option<ForkOrigin>,
+    /// The session that has ended and that this one continues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continues: Option<ForkOrigin>,
 }
 
 impl SessionPlan {
@@ -193,6 +198,7 @@ impl SessionPlan {
             mcp: McpServers::read(&request.mcp.unwrap_or_default())?,
             skills,
             forked_from: None,
+            continues: false,
             policy_changes: Vec::new(),
         })
     }
@@ -302,6 +308,7 @@ impl SessionPlan {
             mcp: McpServers::read(&info.mcp.clone().unwrap_or_default()).unwrap_or_default(),
             skills: SkillSources::read(info.skills.clone()).unwrap_or_default(),
             forked_from: None,
+            continues: false,
             policy_changes: Vec::new(),
         }
     }
@@ -310,6 +317,11 @@ impl SessionPlan {
     pub(crate) fn fork(&self, id: SessionId, title: Option<String>, sequence: u64) -> Self {
         let forked_from = Some(ForkOrigin { session_id: self.id.clone(), sequence });
         Self { id, title: title.or_else(|| self.title.clone()), epoch: 1, forked_from, ..self.clone() }
+    }
+
+    /// Returns the plan of a session that continues this one, which has ended.
+    pub(crate) fn continuation(&self, id: SessionId, sequence: u64) -> Self {
+        Self { continues: true, ..self.fork(id, None, sequence) }
     }
 
     /// Returns the installed agent of this plan; fails when the agent is unknown or not installed.
@@ -351,6 +363,7 @@ impl SessionPlan {
             title: self.title.clone(),
             mcp: (!self.mcp.is_empty()).then(|| serde_json::to_value(&self.mcp).ok()).flatten().and_then(as_map),
             skills: self.skills.to_json(),
+            origin: if self.options.replay.is_some() { SessionOrigin::Replay } else { SessionOrigin::Started },
             ..NewSession::new(self.id.clone(), self.agent.clone(), owner)
         }
     }
@@ -370,7 +383,8 @@ impl SessionPlan {
             task_name: self.options.task_name.clone(),
             dependencies: self.options.dependencies.clone(),
             replay_of: self.options.replay.as_ref().map(|replay| replay.of.clone()),
-            forked_from: self.forked_from.clone(),
+            forked_from: self.forked_from.clone().filter(|_| !self.continues),
+            continues: self.forked_from.clone().filter(|_| self.continues),
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }
     }
