@@ -2,19 +2,50 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use protocol::{SessionId, TurnId};
+use store::SinceTime;
 
+use super::ListedSession;
 use super::apply_arguments::ApplyArguments;
+
+/// Sessions to list.
+#[derive(Debug, Args)]
+pub(crate) struct ListFilter {
+    /// Maximum number of sessions
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: usize,
+    /// Only sessions of this agent
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Only sessions in this state
+    #[arg(long, value_parser = ["idle", "running", "waiting", "ended", "damaged"])]
+    pub(crate) state: Option<String>,
+    /// Only sessions started since then: 7d, 24h or 2026-11-15
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| text.parse::<SinceTime>())]
+    pub(crate) since: Option<SinceTime>,
+    /// Only sessions with this text in name, title, prompts, result or workspace
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: Option<String>,
+}
+
+impl ListFilter {
+    /// Returns whether a session has the state and the text.
+    pub(crate) fn selects(&self, session: &ListedSession) -> bool {
+        let ListedSession { info, summary } = session;
+        let has_text = |text: &String| {
+            let named = [&info.name, &info.title, &info.directory];
+            let text = text.to_lowercase();
+            named.into_iter().flatten().any(|name| name.to_lowercase().contains(&text)) || summary.mentions(&text)
+        };
+        self.state.as_ref().is_none_or(|state| *state == summary.state) && self.text.as_ref().is_none_or(has_text)
+    }
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsCommand {
     /// List sessions, newest first
-    Ls {
-        /// Maximum number of sessions
-        #[arg(long, default_value_t = 20)]
-        limit: usize,
-    },
+    Ls(ListFilter),
     /// Show a session's details
     Show {
         /// Session: id, name, prefix of an id, or @last
