@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use protocol::{
@@ -160,6 +161,26 @@ impl ApiClient {
         let path = format!("/v1/sessions/{id}/events/sse?offset={after}");
         let response = self.request(Method::GET, &path, None).await?;
         Ok(EventStream { body: response.into_body(), buffer: Vec::new() })
+    }
+
+    /// Connects to a port inside the sandbox of a session; returns the bytes of the port.
+    pub(crate) async fn connect_port(&self, id: &SessionId, port: u16) -> Result<TokioIo<Upgraded>, Failure> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| unreachable(&error))?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
+        self.connections.spawn(connection.with_upgrades());
+        let request = Request::builder()
+            .uri(format!("/v1/sessions/{id}/ports/{port}/stream"))
+            .header("host", "localhost")
+            .header("connection", "upgrade")
+            .header("upgrade", "viv-port")
+            .body(Full::<Bytes>::default())
+            .map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
+        let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(problem_of(response).await);
+        }
+        Ok(TokioIo::new(hyper::upgrade::on(response).await.map_err(|error| unreachable(&error))?))
     }
 
     /// Calls a path and returns the body of the answer; fails unless the status is a success.

@@ -10,6 +10,7 @@ pub(crate) mod consent;
 pub(crate) mod diff;
 pub(crate) mod list;
 mod logs;
+mod ports;
 pub(crate) mod remote;
 mod sets;
 pub(crate) mod stop;
@@ -73,6 +74,10 @@ pub(crate) async fn carry_out(
         }
         SessionsCommand::Queue { session, remove: Some(turn) } => {
             remote::unqueue(directory, &index.find(&session)?, &turn).await?;
+        }
+        SessionsCommand::Ports { session } => ports::list(directory, &index.find(&session)?, json).await?,
+        SessionsCommand::Forward { session, ports } => {
+            return ports::forward(directory, &index.find(&session)?, &ports).await;
         }
         SessionsCommand::Fork { session, title } => {
             remote::fork(directory, &index.find(&session)?, title, json).await?;

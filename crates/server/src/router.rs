@@ -17,8 +17,8 @@ use crate::config::ServerConfig;
 use crate::idempotency::InFlightRequests;
 use crate::openapi::{ApiDocument, complete};
 use crate::routes::{
-    agents, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, pending, queue, replays,
-    session_policy, sessions, tasks, usage,
+    agents, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, pending, ports, queue,
+    replays, session_policy, sessions, tasks, usage,
 };
 use crate::serve::ServeError;
 use crate::state::{AppContext, AppState};
@@ -113,6 +113,7 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(feed::stream))
         .routes(routes!(pending::pending))
         .routes(routes!(queue::list))
+        .routes(routes!(ports::list))
         .routes(routes!(grants::list))
         .routes(routes!(sessions::policy))
         .routes(routes!(changes::show))
@@ -140,6 +141,7 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::interrupt))
         .routes(routes!(sessions::terminate))
         .routes(routes!(sessions::fork))
+        .routes(routes!(ports::connect))
         .routes(routes!(replays::replay))
         .routes(routes!(tasks::create))
         .routes(routes!(changes::apply))

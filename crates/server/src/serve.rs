@@ -190,7 +190,7 @@ impl ConnectionServer {
     async fn serve_connection(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, app: Router) {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)).with_upgrades();
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,

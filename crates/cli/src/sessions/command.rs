@@ -8,6 +8,7 @@ use store::SinceTime;
 
 use super::ListedSession;
 use super::apply_arguments::ApplyArguments;
+use super::ports::ForwardedPort;
 
 /// Sessions to list.
 #[derive(Debug, Args)]
@@ -110,6 +111,19 @@ pub(crate) enum SessionsCommand {
         /// Remove the message of this turn from the queue
         #[arg(long = "rm", value_name = "TURN")]
         remove: Option<TurnId>,
+    },
+    /// List the ports on which something listens inside a session
+    Ports {
+        /// Session: id, name, prefix of an id, or @last
+        session: String,
+    },
+    /// Open ports of a session on 127.0.0.1 of this host, until Ctrl-C
+    Forward {
+        /// Session: id, name, prefix of an id, or @last
+        session: String,
+        /// Port inside, and the port of the host if it differs; repeatable
+        #[arg(required = true, value_name = "PORT[:HOST_PORT]")]
+        ports: Vec<ForwardedPort>,
     },
     /// Fork a session: start a new one from its conversation, in the server
     Fork {

@@ -7,7 +7,7 @@ use base::lock;
 use protocol::{Grant, SessionId, SessionInfo};
 use sandbox::Sandbox;
 use store::{FileJournal, Journal as _};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::SessionError;
 use crate::lifecycle::{ActorCommand, PendingRequest, QueuedMessage};
@@ -15,6 +15,9 @@ use crate::storage::damaged_error;
 
 /// Commands that may wait for one actor. Further callers wait until the channel has room.
 const COMMAND_CAPACITY: usize = 64;
+
+/// The most open connections to ports inside one sandbox. Each one buffers at most a few kilobytes.
+const MAX_PORT_CONNECTIONS: usize = 64;
 
 /// The handle of a running session.
 pub(crate) struct SessionHandle {
@@ -28,6 +31,8 @@ pub(crate) struct SessionHandle {
     snapshot: Mutex<SessionSnapshot>,
     /// The sandbox of the running agent. Only the actor keeps the sandbox alive.
     sandbox: Mutex<Option<Weak<dyn Sandbox>>>,
+    /// Limits the open connections to ports inside the sandbox.
+    pub(crate) port_connections: Arc<Semaphore>,
     /// Why the actor stopped receiving commands.
     exit: OnceLock<ActorExit>,
 }
@@ -67,7 +72,9 @@ impl SessionHandle {
     pub(crate) fn new(id: SessionId, token: Option<String>) -> (Arc<Self>, mpsc::Receiver<Box<ActorCommand>>) {
         let (commands, receiver) = mpsc::channel(COMMAND_CAPACITY);
         let (journal, snapshot, sandbox) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        (Arc::new(Self { id, token, commands, journal, snapshot, sandbox, exit: OnceLock::new() }), receiver)
+        let port_connections = Arc::new(Semaphore::new(MAX_PORT_CONNECTIONS));
+        let exit = OnceLock::new();
+        (Arc::new(Self { id, token, commands, journal, snapshot, sandbox, port_connections, exit }), receiver)
     }
 
     /// Notes why the actor is about to stop. Called before the receiver is dropped, so that a caller who finds the
