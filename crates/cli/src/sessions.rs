@@ -4,6 +4,7 @@
 
 pub(crate) mod apply;
 mod apply_arguments;
+mod chat;
 mod command;
 pub(crate) mod commits;
 pub(crate) mod consent;

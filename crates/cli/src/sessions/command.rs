@@ -92,7 +92,7 @@ pub(crate) enum SessionsCommand {
         /// Session: id, name, prefix of an id, or @last
         session: String,
     },
-    /// Watch a running session and answer its requests; Ctrl-C leaves it running
+    /// Chat with the agent of a running session and answer its requests; Ctrl-C leaves it running
     Attach {
         /// Session: id, name, prefix of an id, or @last
         session: String,
