@@ -5,6 +5,7 @@
 mod agent_text;
 mod answer_mode;
 mod continuation;
+mod ending;
 mod finish;
 
 use std::io::Read;
@@ -37,6 +38,7 @@ use crate::upstream::ModelNotice;
 
 pub(crate) use answer_mode::AnswerMode;
 pub(crate) use continuation::send_here;
+pub(crate) use ending::{RunEnding, RunOutput};
 
 /// Runs `viv run`.
 pub(crate) async fn carry_out(
@@ -145,39 +147,6 @@ fn prompt(given: &str) -> Result<String, Failure> {
         Failure::new(ProblemCode::InvalidRequest, "cannot read the prompt from stdin").because(&error)
     })?;
     Ok(text)
-}
-
-/// End of a conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RunEnding {
-    /// The turn ended.
-    Turn(TurnOutcome),
-    /// A signal stopped viv.
-    Stopped(StopSignal),
-}
-
-impl RunEnding {
-    /// Returns the exit code.
-    pub(crate) fn exit_code(self) -> ExitCode {
-        match self {
-            Self::Turn(TurnOutcome::Completed) => ExitCode::SUCCESS,
-            Self::Turn(TurnOutcome::Failed) => ExitCode::from(1),
-            Self::Turn(TurnOutcome::TimedOut) => ExitCode::from(124),
-            Self::Turn(TurnOutcome::Interrupted) => StopSignal::Interrupt.exit_code(),
-            Self::Stopped(stop) => stop.exit_code(),
-        }
-    }
-}
-
-/// Output format of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RunOutput {
-    /// Messages of the agent on stdout, other events on stderr.
-    Text,
-    /// All events on stdout as readable lines.
-    Tour,
-    /// All events on stdout as JSON lines.
-    Json,
 }
 
 /// A conversation with the agent of one session.

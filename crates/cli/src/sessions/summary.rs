@@ -66,7 +66,9 @@ impl SessionSummary {
                 let page = reader.after(seen, PAGE)?;
                 let Some(last) = page.last() else { break };
                 seen = last.sequence;
-                page.iter().for_each(|event| summary.add(event));
+                for event in &page {
+                    summary.add(event);
+                }
             }
         }
         summary.state = summary.state_of(info);
