@@ -119,13 +119,16 @@ pub(crate) enum Command {
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArguments,
-    /// Agent to run: NAME or NAME@VERSION; installed on first use
+    /// Agent to run: NAME or NAME@VERSION; installed on first use. With --continue: the session, by default @last
     pub(crate) agent: String,
     /// Prompt for the agent; `-` reads stdin. Without a prompt, the agent shows its own terminal UI
     pub(crate) prompt: Option<String>,
     /// Show the agent's terminal UI, and start it with the prompt
     #[arg(long, requires = "prompt")]
     pub(crate) tui: bool,
+    /// Continue a session, with its agent's conversation and its changes, instead of starting a new one
+    #[arg(long = "continue", conflicts_with_all = ["workspace", "model", "upstream", "mode", "skills", "mcp", "tui"])]
+    pub(crate) continues: bool,
     /// Directory the agent works on; its changes stay in an overlay
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) workspace: PathBuf,

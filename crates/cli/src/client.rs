@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use protocol::{
@@ -85,9 +86,11 @@ impl ApiClient {
         self.call(Method::POST, &format!("/v1/sessions/{id}/terminate"), None).await.map(drop)
     }
 
-    /// Streams the events of a session from the first on.
-    pub(crate) async fn events(&self, id: &SessionId) -> Result<EventStream, Failure> {
-        self.events_after(id, 0).await
+    /// Forks the session `id`, or continues it if it has ended; the new session is `new`.
+    pub(crate) async fn fork(&self, id: &SessionId, new: &SessionId) -> Result<SessionInfo, Failure> {
+        let body = json!({"sessionId": new});
+        let made = self.call(Method::POST, &format!("/v1/sessions/{id}/fork"), Some(body)).await?;
+        serde_json::from_slice(&made).map_err(|error| not_understood(&error))
     }
 
     /// Connects to the server of `directory`; fails with a hint if none is running.
@@ -174,6 +177,26 @@ impl ApiClient {
             },
             Err(error) => Err(unreachable(&error)),
         }
+    }
+
+    /// Connects to a port inside the sandbox of a session; returns the bytes of the port.
+    pub(crate) async fn connect_port(&self, id: &SessionId, port: u16) -> Result<TokioIo<Upgraded>, Failure> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| unreachable(&error))?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
+        self.connections.spawn(connection.with_upgrades());
+        let request = Request::builder()
+            .uri(format!("/v1/sessions/{id}/ports/{port}/stream"))
+            .header("host", "localhost")
+            .header("connection", "upgrade")
+            .header("upgrade", "viv-port")
+            .body(Full::<Bytes>::default())
+            .map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
+        let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(problem_of(response).await);
+        }
+        Ok(TokioIo::new(hyper::upgrade::on(response).await.map_err(|error| unreachable(&error))?))
     }
 
     /// Calls a path and returns the body of the answer; fails unless the status is a success.

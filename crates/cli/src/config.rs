@@ -182,6 +182,16 @@ fn found_key(kind: UpstreamKind) -> Option<Secret> {
 }
 
 /// Returns a variable for `env.pass` of a policy; `None` if it is unset or not UTF-8.
+/// Returns the command of the pager; `None` if it is turned off.
+pub(crate) fn pager_command() -> Option<String> {
+    if std::env::var_os("NO_PAGER").is_some_and(|value| !value.is_empty()) {
+        return None;
+    }
+    let command = std::env::var("PAGER").unwrap_or_else(|_| "less".to_owned());
+    Some(command).filter(|command| !matches!(command.trim(), "" | "cat"))
+}
+
+/// Returns a variable of the host's environment.
 pub(crate) fn host_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

@@ -14,6 +14,7 @@ use sandbox::{OutputFilter, OutputSink};
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::pager;
 
 /// Prints a line for a person on stderr, with the arguments of `format!`.
 macro_rules! message {
@@ -41,6 +42,34 @@ pub(crate) fn replace_line(text: &str) {
 /// Prints data on stdout; a closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     written(write_text(text))
+}
+
+/// Prints text on stdout; on a terminal, a text that does not fit is shown in the pager.
+pub(crate) fn print_paged(text: &str) -> Result<(), Failure> {
+    if stdout_is_terminal() && pager::show(&PrintableText::composed(text).to_string(), terminal_rows()) {
+        return Ok(());
+    }
+    print(text)
+}
+
+/// Prints data whose bytes matter like [`print_exact`]; on a terminal, in colour and in the pager.
+pub(crate) fn print_diff(text: &str) -> Result<(), Failure> {
+    if !stdout_is_terminal() {
+        return print_exact(text);
+    }
+    print_paged(&crate::diff_colour::coloured(&text.replace("\r\n", "\n")))
+}
+
+/// Returns the number of columns of the terminal on stdout; 80 if it is not known.
+pub(crate) fn terminal_columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    size.map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns > 0).unwrap_or(80)
+}
+
+/// Returns the number of rows of the terminal on stdout; 24 if it is not known.
+pub(crate) fn terminal_rows() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    size.map(|size| usize::from(size.ws_row)).ok().filter(|rows| *rows > 0).unwrap_or(24)
 }
 
 /// Prints data on stdout; fails also if the pipe is closed.

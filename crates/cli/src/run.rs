@@ -4,6 +4,8 @@
 
 mod agent_text;
 mod answer_mode;
+mod continuation;
+mod ending;
 mod finish;
 mod interactive;
 mod prompt_text;
@@ -36,6 +38,8 @@ use crate::timeline::Timeline;
 use crate::upstream::ModelNotice;
 
 pub(crate) use answer_mode::AnswerMode;
+pub(crate) use continuation::send_here;
+pub(crate) use ending::{RunEnding, RunOutput};
 
 /// Runs `viv run`.
 pub(crate) async fn carry_out(
@@ -46,11 +50,14 @@ pub(crate) async fn carry_out(
 ) -> Result<ExitCode, Failure> {
     let on_finish = arguments.on_finish.unwrap_or(OnFinish::Keep);
     finish::check(on_finish, answer_mode::on_terminal())?;
-    let is_interactive = arguments.prompt.is_none() || arguments.tui;
+    let is_interactive = !arguments.continues && (arguments.prompt.is_none() || arguments.tui);
     if is_interactive {
         interactive::check(&arguments, json)?;
     }
     let config = config.with_env_file(arguments.env_file.as_deref())?;
+    if arguments.continues {
+        return continuation::carry_out(arguments, config, spawner, json).await;
+    }
     let mut signals = StopSignals::listen()?;
     let prompt = arguments.prompt.as_deref().map(prompt_text::read).transpose()?;
     let workspace = open_workspace(&arguments.workspace)?;
@@ -145,39 +152,6 @@ async fn begin<'a>(
     begun
 }
 
-/// End of a conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RunEnding {
-    /// The turn ended.
-    Turn(TurnOutcome),
-    /// A signal stopped viv.
-    Stopped(StopSignal),
-}
-
-impl RunEnding {
-    /// Returns the exit code.
-    pub(crate) fn exit_code(self) -> ExitCode {
-        match self {
-            Self::Turn(TurnOutcome::Completed) => ExitCode::SUCCESS,
-            Self::Turn(TurnOutcome::Failed) => ExitCode::from(1),
-            Self::Turn(TurnOutcome::TimedOut) => ExitCode::from(124),
-            Self::Turn(TurnOutcome::Interrupted) => StopSignal::Interrupt.exit_code(),
-            Self::Stopped(stop) => stop.exit_code(),
-        }
-    }
-}
-
-/// Output format of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RunOutput {
-    /// Messages of the agent on stdout, other events on stderr.
-    Text,
-    /// All events on stdout as readable lines.
-    Tour,
-    /// All events on stdout as JSON lines.
-    Json,
-}
-
 /// A conversation with the agent of one session.
 pub(crate) struct Conversation<'a> {
     access: &'a SessionAccess,
@@ -202,7 +176,18 @@ impl<'a> Conversation<'a> {
     ) -> Result<Self, Failure> {
         let id = new_session_id()?;
         let session = access.create(&id, request).await?;
-        let events = EventReader::new(access.follow(&id).await?);
+        Self::of(access, session, 0, answers, output).await
+    }
+
+    /// Returns the conversation with the agent of an existing session; shows its events after `seen`.
+    pub(crate) async fn of(
+        access: &'a SessionAccess,
+        session: SessionInfo,
+        seen: u64,
+        answers: AnswerMode,
+        output: RunOutput,
+    ) -> Result<Self, Failure> {
+        let events = EventReader::new(access.follow(&session.session_id, seen).await?);
         let timeline = if output == RunOutput::Text { Timeline::without_messages() } else { Timeline::default() };
         let text = agent_text::AgentText::default();
         let (model_failure, not_asked) = (ModelFailure::default(), 0);
@@ -257,8 +242,14 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    async fn talk(&mut self, prompt: &str) -> Result<TurnOutcome, Failure> {
+    /// Sends `prompt` and shows events until its turn ends.
+    pub(crate) async fn talk(&mut self, prompt: &str) -> Result<TurnOutcome, Failure> {
         self.access.send(self.id(), prompt).await?;
+        self.follow_turn().await
+    }
+
+    /// Shows events and answers requests until the turn ends.
+    pub(crate) async fn follow_turn(&mut self) -> Result<TurnOutcome, Failure> {
         loop {
             // Yield to the signal handler even if the journal always has a next event.
             tokio::task::coop::consume_budget().await;
@@ -274,7 +265,10 @@ impl<'a> Conversation<'a> {
                 }
                 EventBody::QuestionRequested(question) => self.answer(question).await?,
                 EventBody::TurnEnded(turn) => return Ok(turn.outcome.unwrap_or(TurnOutcome::Completed)),
-                EventBody::SessionEnded(ended) => return Ok(finish::outcome_of(ended)),
+                EventBody::SessionEnded(ended) => {
+                    self.session.ended = true;
+                    return Ok(finish::outcome_of(ended));
+                }
                 _ => {}
             }
         }
@@ -328,7 +322,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Ends the line of a message on a terminal, before other output. A pipe receives messages only.
-    fn end_line(&mut self) -> std::io::Result<()> {
+    pub(crate) fn end_line(&mut self) -> std::io::Result<()> {
         if self.text.is_mid_line() && output::stdout_is_terminal() {
             self.text.line_ended();
             output::write_text("\n")?;

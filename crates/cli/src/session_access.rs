@@ -80,13 +80,13 @@ impl SessionAccess {
         }
     }
 
-    /// Returns the events of a session from the first on.
-    pub(crate) async fn follow(&self, id: &SessionId) -> Result<EventSource, Failure> {
+    /// Returns the events of a session after the sequence number `after`.
+    pub(crate) async fn follow(&self, id: &SessionId, after: u64) -> Result<EventSource, Failure> {
         Ok(match self {
             Self::Local(local) => {
-                EventSource::Local(JournalTail::new(Arc::clone(&local.served.sessions.journal(id)?), 0))
+                EventSource::Local(JournalTail::new(Arc::clone(&local.served.sessions.journal(id)?), after))
             }
-            Self::Remote(client) => EventSource::Remote(client.events(id).await?),
+            Self::Remote(client) => EventSource::Remote(client.events_after(id, after).await?),
         })
     }
 
@@ -95,6 +95,28 @@ impl SessionAccess {
         match self {
             Self::Local(local) => Ok(TerminalLink::Local(local.served.sessions.view_terminal(id, access)?)),
             Self::Remote(client) => TerminalLink::connect(client, id).await,
+        }
+    }
+
+    /// Returns the sequence number of the last event of a session.
+    pub(crate) async fn last_event(&self, id: &SessionId) -> Result<u64, Failure> {
+        match self {
+            Self::Local(local) => Ok(local.served.sessions.get(id)?.event_count),
+            Self::Remote(client) => {
+                let info = client.json(Method::GET, &format!("/v1/sessions/{id}"), None).await?;
+                Ok(info["eventCount"].as_u64().unwrap_or(0))
+            }
+        }
+    }
+
+    /// Creates the session `new`, which continues the session `id` that has ended.
+    pub(crate) async fn continue_ended(&self, id: &SessionId, new: &SessionId) -> Result<SessionInfo, Failure> {
+        match self {
+            Self::Local(local) => {
+                let policy = local.options.policy.clone();
+                Ok(local.served.sessions.continue_ended(id, new.clone(), policy).await?)
+            }
+            Self::Remote(client) => client.fork(id, new).await,
         }
     }
 

@@ -4,15 +4,19 @@
 
 pub(crate) mod apply;
 mod apply_arguments;
+mod chat;
 mod command;
 pub(crate) mod commits;
 pub(crate) mod consent;
 pub(crate) mod diff;
-mod list;
+pub(crate) mod list;
+mod logs;
+mod ports;
 pub(crate) mod remote;
 mod screen;
 mod sets;
 pub(crate) mod stop;
+pub(crate) mod summary;
 pub(crate) mod traffic;
 mod transfer;
 mod watch;
@@ -29,9 +33,11 @@ use crate::args::LogsArguments;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
-use crate::output::{print, print_exact, print_json_text};
+use crate::output::{print, print_diff, print_json_text};
 
-pub(crate) use command::SessionsCommand;
+pub(crate) use command::{ListFilter, SessionsCommand};
+pub(crate) use list::ListedSession;
+use summary::SessionSummary;
 
 /// Number of events that are read at a time.
 const PAGE: usize = 1000;
@@ -46,8 +52,8 @@ pub(crate) async fn carry_out(
     let catalog = SessionCatalog::open(&config, json)?;
     let SessionCatalog { directory, index, .. } = &catalog;
     match command {
-        SessionsCommand::Ls { limit } => catalog.list(limit)?,
-        SessionsCommand::Show { session } => list::print_card(&catalog.find(&session)?, json)?,
+        SessionsCommand::Ls(filter) => catalog.list(&filter)?,
+        SessionsCommand::Show { session } => catalog.show(catalog.find(&session)?)?,
         SessionsCommand::Events { session, after, follow } => {
             catalog.events(&session, watch::EventSelection { after, follow, kinds: Vec::new() }).await?;
         }
@@ -72,12 +78,18 @@ pub(crate) async fn carry_out(
             let settings = screen::PlaySettings { speed, longest_pause: pause };
             return screen::play(directory, &catalog.find(&session)?, settings).await;
         }
-        SessionsCommand::Send { session, message } => remote::send(directory, &index.find(&session)?, &message).await?,
+        SessionsCommand::Send { session, message } => {
+            return remote::send(&config, index.find(&session)?, &message, spawner, json).await;
+        }
         SessionsCommand::Queue { session, remove: None } => {
             remote::queue(directory, &index.find(&session)?, json).await?;
         }
         SessionsCommand::Queue { session, remove: Some(turn) } => {
             remote::unqueue(directory, &index.find(&session)?, &turn).await?;
+        }
+        SessionsCommand::Ports { session } => ports::list(directory, &index.find(&session)?, json).await?,
+        SessionsCommand::Forward { session, ports } => {
+            return ports::forward(directory, &index.find(&session)?, &ports).await;
         }
         SessionsCommand::Fork { session, title } => {
             remote::fork(directory, &index.find(&session)?, title, json).await?;
@@ -87,7 +99,7 @@ pub(crate) async fn carry_out(
         }
         SessionsCommand::Import { file, new_id } => {
             let session = transfer::import(&file, new_id, &config, spawner, json).await?;
-            list::print_card(&session, json)?;
+            catalog.show(session)?;
         }
         SessionsCommand::Rm { sessions, yes } => {
             let found = sessions.iter().map(|session| catalog.find(session)).collect::<Result<Vec<_>, _>>()?;
@@ -103,7 +115,7 @@ pub(crate) async fn carry_out(
 }
 
 /// The sessions of a data directory, opened for one command.
-struct SessionCatalog<'a> {
+pub(crate) struct SessionCatalog<'a> {
     config: &'a Config,
     directory: DataDir,
     index: SessionIndex,
@@ -111,7 +123,7 @@ struct SessionCatalog<'a> {
 }
 
 impl<'a> SessionCatalog<'a> {
-    fn open(config: &'a Config, json: bool) -> Result<Self, Failure> {
+    pub(crate) fn open(config: &'a Config, json: bool) -> Result<Self, Failure> {
         let directory = host::data_dir(config)?;
         let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
         Ok(Self { config, directory, index, json })
@@ -136,10 +148,46 @@ impl<'a> SessionCatalog<'a> {
         Ok(self.find(reference)?.session_id)
     }
 
-    fn list(&self, limit: usize) -> Result<(), Failure> {
-        let page = self.index.list(None, limit)?;
-        let sessions: Vec<_> = page.sessions.into_iter().map(|record| self.counted(record.info)).collect();
-        list::print_table(&sessions, self.json)
+    fn list(&self, filter: &ListFilter) -> Result<(), Failure> {
+        list::print_table(&self.select(filter)?, self.json)
+    }
+
+    /// Returns the sessions that `filter` selects, newest first.
+    pub(crate) fn select(&self, filter: &ListFilter) -> Result<Vec<ListedSession>, Failure> {
+        let since = filter.since.map_or(i64::MIN, |since| since.millisecond(jiff::Timestamp::now()));
+        let (mut found, mut from) = (Vec::new(), None);
+        loop {
+            let page = self.index.list(from, PAGE)?;
+            for record in page.sessions {
+                if found.len() == filter.limit || record.info.created_at < since {
+                    return Ok(found);
+                }
+                if filter.agent.as_ref().is_some_and(|agent| *agent != record.info.agent) {
+                    continue;
+                }
+                let listed = self.summarize(record.info)?;
+                if filter.selects(&listed) {
+                    found.push(listed);
+                }
+            }
+            from = page.next;
+            if from.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn summarize(&self, info: SessionInfo) -> Result<ListedSession, Failure> {
+        let info = self.counted(info);
+        let summary = SessionSummary::read(&self.directory, &info)?;
+        Ok(ListedSession { info, summary })
+    }
+
+    fn show(&self, info: SessionInfo) -> Result<(), Failure> {
+        let session = self.summarize(info)?;
+        let origin = session.summary.continues.clone().and_then(|id| self.index.find(&id).ok());
+        let names = origin.and_then(|record| Some((record.info.session_id.to_string(), record.info.name?)));
+        list::print_card(&session, &names.into_iter().collect(), self.json)
     }
 
     async fn events(&self, reference: &str, selection: watch::EventSelection) -> Result<(), Failure> {
@@ -161,8 +209,8 @@ impl<'a> SessionCatalog<'a> {
             (_, true) if commits => print(&commits::stat(&changes, &session)),
             (_, true) => print(&diff::stat(&changes, &session)?),
             // A patch is data for other programs.
-            _ if commits => print_exact(&commits::render(&changes, &session)?),
-            _ => print_exact(&diff::render(&changes, &session)?),
+            _ if commits => print_diff(&commits::render(&changes, &session)?),
+            _ => print_diff(&diff::render(&changes, &session)?),
         }
     }
 
@@ -208,9 +256,14 @@ fn effective_policy(event: Event) -> Option<PolicyEffective> {
     }
 }
 
-/// Runs `viv logs`.
+/// Runs `viv logs`: prints a readable log, or the events as JSON.
 pub(crate) async fn logs(arguments: LogsArguments, config: Config, json: bool) -> Result<ExitCode, Failure> {
-    let selection = watch::EventSelection { after: 0, follow: arguments.follow, kinds: arguments.kind };
-    SessionCatalog::open(&config, json)?.events(&arguments.session, selection).await?;
+    let catalog = SessionCatalog::open(&config, json)?;
+    if json {
+        let selection = watch::EventSelection { after: 0, follow: arguments.follow, kinds: arguments.kind };
+        catalog.events(&arguments.session, selection).await?;
+    } else {
+        logs::print(&catalog, &arguments).await?;
+    }
     Ok(ExitCode::SUCCESS)
 }

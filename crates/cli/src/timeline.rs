@@ -74,6 +74,18 @@ impl Timeline {
         self.layout(event, shown)
     }
 
+    /// Returns the lines of one remark about `event`, laid out like its other lines.
+    pub(crate) fn note(
+        &mut self,
+        event: &Event,
+        colour: &'static str,
+        mark: &'static str,
+        label: &'static str,
+        text: &str,
+    ) -> String {
+        self.layout(event, vec![TimelineLine::new(colour, mark, label, text)])
+    }
+
     /// Returns the lines of an event. A tool call is shown at its start, before its results. Some agents send the arguments
     /// later; those are shown at its end.
     fn lines(&mut self, body: &EventBody) -> Vec<TimelineLine> {
@@ -149,7 +161,7 @@ fn kind(event: &Event) -> String {
 }
 
 /// Formats pico-dollars as dollars with four decimals, rounded up so that small costs do not look free.
-fn dollars(picos: i64) -> String {
+pub(crate) fn dollars(picos: i64) -> String {
     const TENTH_OF_MILLI: i64 = 100_000_000;
     let units = picos.div_euclid(TENTH_OF_MILLI) + i64::from(picos.rem_euclid(TENTH_OF_MILLI) != 0);
     format!("{}.{:04}", units / 10_000, units % 10_000)

@@ -3,16 +3,19 @@
 mod settle;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
+use protocol::SessionId;
 use serde_json::json;
-use store::{Ledger, SinceTime, UnknownCall, UsageGrouping, UsageRow};
+use store::{Ledger, SessionIndex, SinceTime, SystemClock, UnknownCall, UsageGrouping, UsageRow};
 
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
 use crate::money::usd;
+use crate::output;
 use crate::table::{TextTable, print, print_exact, print_json};
 use settle::SettleCommand;
 
@@ -61,13 +64,43 @@ pub(crate) fn carry_out(arguments: &UsageArguments, config: &Config, json: bool)
     let since_ms = arguments.since.map_or(0, |since| since.millisecond(Timestamp::now()));
     let rows = ledger.usage(arguments.by, since_ms)?;
     if json {
-        let rows: Vec<_> = rows.iter().map(as_json).collect();
-        print_json(&json!({"by": arguments.by.as_str(), "since_ms": since_ms, "rows": rows}))?;
+        let all: Vec<_> = rows.iter().map(as_json).collect();
+        let total = as_json(&total(&rows));
+        print_json(&json!({"by": arguments.by.as_str(), "since_ms": since_ms, "rows": all, "total": total}))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let rows = if arguments.by == UsageGrouping::Session { with_names(rows, config)? } else { rows };
+    // The sum of a single row is that row, and a program sums by itself.
+    let with_total = rows.len() > 1 && arguments.format == UsageFormat::Table && output::stdout_is_terminal();
+    let total = with_total.then(|| total(&rows));
+    let rows: Vec<UsageRow> = rows.into_iter().chain(total).collect();
     let table = table(arguments.by, &rows);
     print_table(&table, arguments.format)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the sum of all rows.
+fn total(rows: &[UsageRow]) -> UsageRow {
+    let mut total = UsageRow { name: "total".to_owned(), ..UsageRow::default() };
+    for row in rows {
+        total.calls += row.calls;
+        total.usage += row.usage;
+        total.spent_picos += row.spent_picos;
+        total.held_picos += row.held_picos;
+        total.unknown += row.unknown;
+    }
+    total
+}
+
+/// Replaces the ids of sessions by their names; the id of a deleted session stays.
+fn with_names(rows: Vec<UsageRow>, config: &Config) -> Result<Vec<UsageRow>, Failure> {
+    let index = SessionIndex::open(&host::data_dir(config)?, Arc::new(SystemClock))?;
+    let named = |row: UsageRow| {
+        let found = SessionId::new(row.name.clone()).ok().and_then(|id| index.get(&id).ok());
+        let name = found.and_then(|record| record.info.name).unwrap_or_else(|| row.name.clone());
+        UsageRow { name, ..row }
+    };
+    Ok(rows.into_iter().map(named).collect())
 }
 
 fn list_unknown(calls: &[UnknownCall], format: UsageFormat, json: bool) -> Result<ExitCode, Failure> {

@@ -14,6 +14,7 @@ use rustix::process::{DumpableBehavior, Pid, Resource, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::console::{Console, ConsoleEnd};
+use crate::inside_port;
 use crate::plan::{ExecPlan, ProcessLimits};
 use crate::process_tag::ProcessTag;
 use crate::reap::{ReapResult, RemainingChildren};
@@ -38,6 +39,13 @@ pub(crate) enum InitRequest {
         /// Rows and columns.
         window: (u16, u16),
     },
+    /// Connect to a port on the loopback inside, and pass the socket out.
+    Connect {
+        /// The number of the request.
+        request: u64,
+        /// The port.
+        port: u16,
+    },
 }
 
 /// A report of init to the host.
@@ -53,6 +61,10 @@ pub(crate) enum InitReport {
     NotStarted { exec: u64, errno: i32 },
     /// A command ended.
     Exited { exec: u64, code: Option<i32>, signal: Option<i32>, cpu_micros: u64, peak_rss_bytes: u64 },
+    /// A connection was begun; its socket is sent with this.
+    Connecting { request: u64 },
+    /// A connection could not be begun.
+    NotConnected { request: u64, errno: i32 },
 }
 
 /// How long an init runs.
@@ -128,6 +140,13 @@ pub(crate) fn serve(control: &OwnedFd, rules: &CommandRules<'_>) -> io::Result<(
                         signal_all(rules.tag, exec, Signal::WINCH);
                     }
                 }
+                Some((InitRequest::Connect { request, port }, _)) => match inside_port::connect(port) {
+                    Ok(socket) => wire::send(control, &InitReport::Connecting { request }, &[socket.as_fd()])?,
+                    Err(error) => {
+                        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                        wire::send(control, &InitReport::NotConnected { request, errno }, &[])?;
+                    }
+                },
             }
         }
     }

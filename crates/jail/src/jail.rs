@@ -14,6 +14,7 @@ use crate::cgroup::{Cgroup, CgroupHandles};
 use crate::container_init::InitSettings;
 use crate::error::JailError;
 use crate::init::{InitReport, InitRequest};
+use crate::inside_port;
 use crate::plan::{ExecPlan, JailPlan};
 use crate::spawner::{CloneRequest, Spawner};
 use crate::{verify, wire};
@@ -86,6 +87,32 @@ pub enum ExecEvent {
         /// Its largest resident size.
         peak_rss_bytes: u64,
     },
+}
+
+/// An event of a sandbox.
+#[derive(Debug)]
+pub enum JailEvent {
+    /// An event of a command.
+    Exec(ExecEvent),
+    /// The answer to [`Jail::connect`].
+    Connection(ConnectionOutcome),
+}
+
+/// The answer of init to a request for a connection.
+#[derive(Debug)]
+pub struct ConnectionOutcome {
+    /// The number of the request.
+    pub request: u64,
+    /// The socket, which may still be connecting, or the error number.
+    pub socket: Result<OwnedFd, i32>,
+}
+
+impl ConnectionOutcome {
+    /// Returns the socket if it is a TCP socket. The other end is known when the socket is connected.
+    pub fn checked(self) -> Result<OwnedFd, i32> {
+        let socket = self.socket?;
+        if inside_port::is_tcp(&socket) { Ok(socket) } else { Err(libc::EPROTO) }
+    }
 }
 
 impl Jail {
@@ -191,23 +218,46 @@ impl Jail {
         wire::send(&self.control, &InitRequest::Resize { exec, window }, &[]).map_err(|_| JailError::Ended)
     }
 
-    /// Returns the next event; `None` when the sandbox has ended. Blocks, unless [`Jail::control`] was called.
+    /// Requests a connection to a port on the loopback inside; [`Jail::next_report`] returns the answer.
+    pub fn connect(&self, request: u64, port: u16) -> Result<(), JailError> {
+        wire::send(&self.control, &InitRequest::Connect { request, port }, &[]).map_err(|_| JailError::Ended)
+    }
+
+    /// Returns the next event of a command; `None` when the sandbox has ended. Blocks like [`Jail::next_report`].
     pub fn next_event(&self) -> io::Result<Option<ExecEvent>> {
-        Ok(match wire::receive(&self.control)? {
-            None => None,
-            Some((InitReport::Started { exec }, _)) => Some(ExecEvent::Started { exec }),
-            Some((InitReport::NotStarted { exec, errno }, _)) => Some(ExecEvent::NotStarted { exec, errno }),
-            Some((InitReport::Exited { exec, code, signal, cpu_micros, peak_rss_bytes }, _)) => {
-                Some(ExecEvent::Exited { exec, code, signal, cpu_micros, peak_rss_bytes })
+        loop {
+            match self.next_report()? {
+                None => return Ok(None),
+                Some(JailEvent::Exec(event)) => return Ok(Some(event)),
+                Some(JailEvent::Connection(_)) => {}
             }
-            Some((InitReport::Ready | InitReport::Failed(_), _)) => {
+        }
+    }
+
+    /// Returns the next event; `None` when the sandbox has ended. Blocks, unless [`Jail::control`] was called.
+    pub fn next_report(&self) -> io::Result<Option<JailEvent>> {
+        let Some((report, mut fds)) = wire::receive(&self.control)? else { return Ok(None) };
+        Ok(Some(match report {
+            InitReport::Started { exec } => JailEvent::Exec(ExecEvent::Started { exec }),
+            InitReport::NotStarted { exec, errno } => JailEvent::Exec(ExecEvent::NotStarted { exec, errno }),
+            InitReport::Exited { exec, code, signal, cpu_micros, peak_rss_bytes } => {
+                JailEvent::Exec(ExecEvent::Exited { exec, code, signal, cpu_micros, peak_rss_bytes })
+            }
+            InitReport::Connecting { request } => {
+                let socket = fds.pop().ok_or(libc::EPROTO);
+                JailEvent::Connection(ConnectionOutcome { request, socket })
+            }
+            InitReport::NotConnected { request, errno } => {
+                JailEvent::Connection(ConnectionOutcome { request, socket: Err(errno) })
+            }
+            InitReport::Ready | InitReport::Failed(_) => {
                 return Err(io::Error::other("init reported its set-up twice"));
             }
-        })
+        }))
     }
 
     /// Returns a second handle to the control socket, on which a task can wait for events. From then on
-    /// [`Jail::next_event`] fails with `WouldBlock` when there is no event.
+    /// [`Jail::next_report`] fails with `WouldBlock` when there is no event.
     pub fn control(&self) -> io::Result<UnixStream> {
         let socket = UnixStream::from(self.control.try_clone()?);
         socket.set_nonblocking(true)?;

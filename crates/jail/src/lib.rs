@@ -16,6 +16,7 @@ mod error;
 mod guard;
 mod host_user;
 mod init;
+mod inside_port;
 mod jail;
 mod kernel_text;
 mod landlock_rules;
@@ -45,7 +46,7 @@ pub use container_init::{ContainerKernel, InitSettings, InitSocket, serve_contai
 pub use engine_namespaces::EngineNamespaces;
 pub use error::{JailError, SetupStep};
 pub use host_user::HostUser;
-pub use jail::{ExecEvent, Jail, NewJail, OwnKernelChannels};
+pub use jail::{ConnectionOutcome, ExecEvent, Jail, JailEvent, NewJail, OwnKernelChannels};
 pub use landlock_rules::landlock_version;
 pub use mount_layout::{LayoutMount, MountLayout};
 pub use plan::{

@@ -68,6 +68,8 @@ codes! {
     QuestionNotPending = "question_not_pending", 409, 2;
     /// The session has no question with that id.
     QuestionNotFound = "question_not_found", 404, 3;
+    /// Nothing can be reached on that port inside the sandbox.
+    PortNotOpen = "port_not_open", 409, 3;
     /// The message is not queued: its turn has started, or it was removed.
     MessageNotQueued = "message_not_queued", 409, 2;
     /// The session has no message with that id.

@@ -22,6 +22,7 @@ mod mask;
 mod overlay;
 mod plan;
 mod port;
+mod ports;
 mod processes;
 mod refusal;
 mod review;
@@ -53,6 +54,7 @@ pub use overlay::{ChangeKind, OverlayLayers, WorkspaceChange};
 pub use port::{
     MODEL_URL, Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxPort, SandboxProcess, SandboxSpec,
 };
+pub use ports::{InsidePort, is_reserved_port};
 pub use processes::InsideProcess;
 pub use review::{
     AppliedCommits, Commit, CommitChange, CommitFile, CommitTip, CommitsError, GitIdentity, ImportedTip,

@@ -12,7 +12,7 @@ use policy::EffectivePolicy;
 use protocol::ProblemCode;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{ExecSpec, InsideProcess, OverlayLayers, ProcessExit, Toolchains, WindowSize, WorkspaceFiles};
+use crate::{ExecSpec, InsidePort, InsideProcess, OverlayLayers, ProcessExit, Toolchains, WindowSize, WorkspaceFiles};
 
 /// The address of the model gateway inside every sandbox.
 pub const MODEL_URL: &str = "http://127.0.0.1:18080";
@@ -57,6 +57,16 @@ pub trait Sandbox: Send + Sync {
     /// files of `/proc`.
     fn processes(&self) -> Option<Vec<InsideProcess>> {
         None
+    }
+    /// Returns the TCP ports on which something listens inside; `None` when the backend cannot tell. Reads files of `/proc`.
+    fn ports(&self) -> Option<Vec<InsidePort>> {
+        None
+    }
+    /// Connects to a TCP port on the loopback inside. Fails when nothing listens there, for the two ports that lead to the
+    /// host, and when the backend cannot connect.
+    fn connect(&self, port: u16) -> SandboxFuture<'_, tokio::net::TcpStream> {
+        let _ = port;
+        Box::pin(async { Err(crate::ports::cannot_connect()) })
     }
     /// Kills every process inside and frees all resources. Returns when all processes have ended. May be called twice.
     fn destroy(&self) -> SandboxFuture<'_, ()>;
@@ -156,6 +166,15 @@ pub enum SandboxError {
         #[source]
         source: std::io::Error,
     },
+    /// Connecting to a port inside failed.
+    #[error("cannot connect to port {port} inside the sandbox")]
+    Connect {
+        /// The port.
+        port: u16,
+        /// The error of the system.
+        #[source]
+        source: std::io::Error,
+    },
     /// The sandbox is gone.
     #[error("the sandbox is gone")]
     Gone,
@@ -166,6 +185,7 @@ impl SandboxError {
     pub fn code(&self) -> ProblemCode {
         match self {
             Self::Bind { .. } => ProblemCode::ProxyBindError,
+            Self::Connect { .. } => ProblemCode::PortNotOpen,
             _ => ProblemCode::SandboxCreateError,
         }
     }

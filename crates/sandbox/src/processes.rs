@@ -25,9 +25,22 @@ pub struct InsideProcess {
     started: u64,
 }
 
+impl InsideProcess {
+    /// Returns the name of the program, without its folder and arguments.
+    pub(crate) fn program(&self) -> String {
+        let program = self.command.split(' ').next().unwrap_or_default();
+        program.rsplit('/').next().unwrap_or_default().to_owned()
+    }
+}
+
 /// Returns the processes below `init`, a process id of the host, in the order of their start. Fails when this kernel does
 /// not list the children of a process.
 pub(crate) fn below(init: i32) -> io::Result<Vec<InsideProcess>> {
+    Ok(host_pids_below(init)?.into_iter().map(|(_, process)| process).collect())
+}
+
+/// Returns the processes below `init` like [`below`], each with its process id on the host.
+pub(crate) fn host_pids_below(init: i32) -> io::Result<Vec<(i32, InsideProcess)>> {
     let mut open = children(init)?;
     let direct: HashSet<i32> = open.iter().copied().collect();
     let mut found = Vec::new();
@@ -35,10 +48,10 @@ pub(crate) fn below(init: i32) -> io::Result<Vec<InsideProcess>> {
         && found.len() < MAX_LISTED
     {
         // A process that ended meanwhile has no files left.
-        found.extend(read(pid, direct.contains(&pid)));
+        found.extend(read(pid, direct.contains(&pid)).map(|process| (pid, process)));
         open.extend(children(pid).unwrap_or_default());
     }
-    found.sort_by_key(|process| (process.started, process.pid));
+    found.sort_by_key(|(_, process): &(i32, InsideProcess)| (process.started, process.pid));
     Ok(found)
 }
 

@@ -29,8 +29,8 @@ use crate::stdio::{CommandStdio, Resize};
 use crate::terminal;
 use crate::user_thread::run_as_user;
 use crate::{
-    ExecSpec, ExecUser, InsideProcess, OverlayLayers, ProcessExit, Sandbox, SandboxError, SandboxFuture, SandboxPort,
-    SandboxProcess, StreamKind, Toolchains, WindowSize, WorkspaceFiles,
+    ExecSpec, ExecUser, InsidePort, InsideProcess, OverlayLayers, ProcessExit, Sandbox, SandboxError, SandboxFuture,
+    SandboxPort, SandboxProcess, StreamKind, Toolchains, WindowSize, WorkspaceFiles,
 };
 
 const SIGKILL: i32 = 9;
@@ -251,6 +251,29 @@ impl Sandbox for RunningSandbox {
             return None;
         }
         crate::processes::below(self.jail.pid()).ok()
+    }
+
+    fn ports(&self) -> Option<Vec<InsidePort>> {
+        // The host does not see the sockets of a container with its own kernel.
+        if self.init_makes_terminals {
+            return None;
+        }
+        crate::ports::listening(self.jail.pid()).ok()
+    }
+
+    fn connect(&self, port: u16) -> SandboxFuture<'_, tokio::net::TcpStream> {
+        if self.init_makes_terminals || crate::is_reserved_port(port) {
+            return Box::pin(async { Err(crate::ports::cannot_connect()) });
+        }
+        Box::pin(async move {
+            let failed = |source| SandboxError::Connect { port, source };
+            let too_many = || failed(io::Error::from(io::ErrorKind::QuotaExceeded));
+            let (request, answer) = self.commands.register_connection().ok_or_else(too_many)?;
+            self.jail.connect(request, port).map_err(|_| SandboxError::Gone)?;
+            let outcome = answer.await.map_err(|_| SandboxError::Gone)?;
+            let socket = outcome.checked().map_err(|errno| failed(io::Error::from_raw_os_error(errno)))?;
+            crate::ports::finish_connecting(socket, port).await.map_err(failed)
+        })
     }
 
     fn destroy(&self) -> SandboxFuture<'_, ()> {

@@ -18,8 +18,8 @@ use crate::idempotency::InFlightRequests;
 use crate::openapi::{ApiDocument, complete};
 use crate::query_guard::{self, KnownParameters};
 use crate::routes::{
-    agents, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, pending, queue, replays,
-    session_policy, sessions, tasks, terminal, usage,
+    agents, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, pending, ports, queue,
+    replays, session_policy, sessions, tasks, terminal, usage,
 };
 use crate::serve::ServeError;
 use crate::state::{AppContext, AppState};
@@ -121,6 +121,7 @@ fn reading() -> OpenApiRouter<AppState> {
         .routes(routes!(feed::stream))
         .routes(routes!(pending::pending))
         .routes(routes!(queue::list))
+        .routes(routes!(ports::list))
         .routes(routes!(grants::list))
         .routes(routes!(sessions::policy))
         .routes(routes!(changes::show))
@@ -148,6 +149,7 @@ fn driving(config: &ServerConfig) -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::interrupt))
         .routes(routes!(sessions::terminate))
         .routes(routes!(sessions::fork))
+        .routes(routes!(ports::connect))
         .routes(routes!(replays::replay))
         .routes(routes!(tasks::create))
         .routes(routes!(changes::apply))

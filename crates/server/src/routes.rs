@@ -12,6 +12,7 @@ pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod pending;
+pub(crate) mod ports;
 pub(crate) mod queue;
 pub(crate) mod replays;
 pub(crate) mod session_policy;

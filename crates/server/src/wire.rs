@@ -246,6 +246,36 @@ pub(crate) struct ForkBody {
     pub(crate) title: Option<String>,
 }
 
+/// Response of `GET …/ports`.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PortList {
+    pub(crate) ports: Vec<PortRow>,
+}
+
+/// A TCP port on which something listens inside a sandbox.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PortRow {
+    pub(crate) port: u16,
+    /// The address inside.
+    #[schema(value_type = String)]
+    pub(crate) address: std::net::IpAddr,
+    /// The process id inside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pid: Option<u32>,
+    /// The name of the program, which it can choose freely.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<String>,
+}
+
+impl From<sandbox::InsidePort> for PortRow {
+    fn from(port: sandbox::InsidePort) -> Self {
+        let sandbox::InsidePort { port, address, pid, process } = port;
+        Self { port, address, pid, process }
+    }
+}
+
 /// Response of `GET …/grants`.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -14,7 +14,9 @@ use std::io;
 use std::path::Path;
 
 use protocol::{BodyRef, EventBody, EventDraft, SessionEndReason, SessionEnded, SessionId, SessionInfo, TerminatedBy};
-use store::{FileBodyStore, Journal, JournalError, NewSession, SessionPatch, copy_journal, verify_journal};
+use store::{
+    FileBodyStore, Journal, JournalError, NewSession, SessionOrigin, SessionPatch, copy_journal, verify_journal,
+};
 use tempfile::NamedTempFile;
 
 use crate::storage::{DIFF, ImportedSession, LIST, SessionChanges, last_sequence, run_blocking};
@@ -126,6 +128,7 @@ impl Sessions {
             mcp: info.mcp,
             skills: info.skills,
             created_ms: Some(info.created_at),
+            origin: SessionOrigin::Import,
             ..new
         })?;
         let patch = SessionPatch {

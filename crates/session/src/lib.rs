@@ -32,8 +32,8 @@ pub use config::{
 pub use error::SessionError;
 pub use feed::{FeedBatch, FeedEntry, FeedFilter, FeedFollower, GlobalFeed};
 pub use lifecycle::{
-    AcceptedMessage, DetachOnDrop, Drift, DriftByAgent, PendingRequest, QueuedMessage, Request, SessionOptions,
-    UserMessage, WhenBusy, detach_on_drop, grant_pattern,
+    AcceptedMessage, DetachOnDrop, Drift, DriftByAgent, PendingRequest, PortConnection, QueuedMessage, Request,
+    SessionOptions, UserMessage, WhenBusy, detach_on_drop, grant_pattern,
 };
 pub use replay::{
     ReplayOutcome, ReplaySession, ReplaySessionError, ReplaySetup, SessionRecording, WorkspaceOrigin, compare,

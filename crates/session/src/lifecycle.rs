@@ -29,6 +29,7 @@ mod message;
 mod metadata;
 mod pending;
 mod policy_change;
+mod ports;
 mod prompt_images;
 mod queue;
 mod receipts;
@@ -43,6 +44,7 @@ pub use detach_on_drop::{DetachOnDrop, detach_on_drop};
 pub use drift::{Drift, DriftByAgent};
 pub use message::{AcceptedMessage, SessionOptions, UserMessage, WhenBusy};
 pub use pending::{PendingRequest, Request};
+pub use ports::PortConnection;
 pub use queue::QueuedMessage;
 
 pub(crate) use actor::{Actor, resolved_permission, resolved_question, summarize_changes};

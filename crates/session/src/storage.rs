@@ -8,6 +8,7 @@ mod listing;
 mod open_state;
 mod pending_index_updates;
 mod recovery;
+mod session_copy;
 mod session_space;
 mod session_store;
 mod workspace_changes;

@@ -42,8 +42,8 @@ pub use ledger::{
 };
 pub use owner::{OwnerId, ProcessOwner};
 pub use sessions::{
-    DriftRecord, NewSession, SessionIndex, SessionIndexError, SessionListCursor, SessionOutcome, SessionPage,
-    SessionPatch, SessionProgress, SessionRecord,
+    DriftRecord, NewSession, SessionIndex, SessionIndexError, SessionListCursor, SessionOrigin, SessionOutcome,
+    SessionPage, SessionPatch, SessionProgress, SessionRecord,
 };
 pub use storage_meter::{FreeSpaceFloor, StorageExceeded, StorageLimits, StorageMeter};
 pub use tokens::{NewToken, TokenRecord, TokenStore};

@@ -10,6 +10,8 @@ mod record;
 
 pub use error::SessionIndexError;
 pub use index::{DriftRecord, SessionIndex, SessionProgress};
-pub use record::{NewSession, SessionListCursor, SessionOutcome, SessionPage, SessionPatch, SessionRecord};
+pub use record::{
+    NewSession, SessionListCursor, SessionOrigin, SessionOutcome, SessionPage, SessionPatch, SessionRecord,
+};
 
 pub(crate) use index::SCHEMA;

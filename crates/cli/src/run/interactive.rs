@@ -111,7 +111,7 @@ impl InteractiveRun<'_> {
         }
         let end = end?;
         let (mut timeline, mut outcome) = (Timeline::default(), TurnOutcome::Completed);
-        let mut events = EventReader::new(self.access.follow(id).await?);
+        let mut events = EventReader::new(self.access.follow(id, 0).await?);
         while let Some(event) = events.next().await? {
             // Only the sums are wanted: the person has seen the rest.
             drop(timeline.render(&event));

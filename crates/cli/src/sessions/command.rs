@@ -3,19 +3,51 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use protocol::{SessionId, TurnId};
+use store::SinceTime;
 
+use super::ListedSession;
 use super::apply_arguments::ApplyArguments;
+use super::ports::ForwardedPort;
+
+/// Sessions to list.
+#[derive(Debug, Args)]
+pub(crate) struct ListFilter {
+    /// Maximum number of sessions
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: usize,
+    /// Only sessions of this agent
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Only sessions in this state
+    #[arg(long, value_parser = ["idle", "running", "waiting", "ended", "damaged"])]
+    pub(crate) state: Option<String>,
+    /// Only sessions started since then: 7d, 24h or 2026-11-15
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| text.parse::<SinceTime>())]
+    pub(crate) since: Option<SinceTime>,
+    /// Only sessions with this text in name, title, prompts, result or workspace
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: Option<String>,
+}
+
+impl ListFilter {
+    /// Returns whether a session has the state and the text.
+    pub(crate) fn selects(&self, session: &ListedSession) -> bool {
+        let ListedSession { info, summary } = session;
+        let has_text = |text: &String| {
+            let named = [&info.name, &info.title, &info.directory];
+            let text = text.to_lowercase();
+            named.into_iter().flatten().any(|name| name.to_lowercase().contains(&text)) || summary.mentions(&text)
+        };
+        self.state.as_ref().is_none_or(|state| *state == summary.state) && self.text.as_ref().is_none_or(has_text)
+    }
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsCommand {
     /// List sessions, newest first
-    Ls {
-        /// Maximum number of sessions
-        #[arg(long, default_value_t = 20)]
-        limit: usize,
-    },
+    Ls(ListFilter),
     /// Show a session's details
     Show {
         /// Session: id, name, prefix of an id, or @last
@@ -61,8 +93,8 @@ pub(crate) enum SessionsCommand {
         /// Session: id, name, prefix of an id, or @last
         session: String,
     },
-    /// Watch a running session and answer its requests; Ctrl-C leaves it running. An interactive session shows its screen;
-    /// Ctrl-\ d leaves it
+    /// Chat with the agent of a running session and answer its requests; Ctrl-C leaves it running. An interactive session
+    /// shows its screen; Ctrl-\ d leaves it
     Attach {
         /// Session: id, name, prefix of an id, or @last
         session: String,
@@ -78,7 +110,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long, value_name = "TIME", default_value = "2s", value_parser = crate::args::parse_duration)]
         pause: Duration,
     },
-    /// Send a message to a session; it is queued while a turn is running
+    /// Send a message to a session; continues one that has ended, and is queued while a turn is running
     Send {
         /// Session: id, name, prefix of an id, or @last
         session: String,
@@ -92,6 +124,19 @@ pub(crate) enum SessionsCommand {
         /// Remove the message of this turn from the queue
         #[arg(long = "rm", value_name = "TURN")]
         remove: Option<TurnId>,
+    },
+    /// List the ports on which something listens inside a session
+    Ports {
+        /// Session: id, name, prefix of an id, or @last
+        session: String,
+    },
+    /// Open ports of a session on 127.0.0.1 of this host, until Ctrl-C
+    Forward {
+        /// Session: id, name, prefix of an id, or @last
+        session: String,
+        /// Port inside, and the port of the host if it differs; repeatable
+        #[arg(required = true, value_name = "PORT[:HOST_PORT]")]
+        ports: Vec<ForwardedPort>,
     },
     /// Fork a session: start a new one from its conversation, in the server
     Fork {

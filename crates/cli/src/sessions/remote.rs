@@ -6,35 +6,68 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use hyper::Method;
+use jail::Spawner;
 use protocol::{Event, EventBody, ProblemCode, SessionId, TurnId};
 use serde_json::{Value, json};
 use store::{DataDir, SessionIndex, SessionRecord, SystemClock};
 
+use super::chat;
 use super::watch::show;
 use crate::client::ApiClient;
 use crate::config::Config;
 use crate::event_reader::{EventReader, OpenRequest};
 use crate::failure::Failure;
 use crate::host;
+use crate::output::{self, message};
 use crate::policy::{GrantArguments, NarrowArguments};
 use crate::prompter::{self, InputEnded};
-use crate::run::{is_answered, is_open};
+use crate::run::{self, is_answered, is_open};
 use crate::session_access::EventSource;
+use crate::session_id::new_session_id;
+use crate::shell_word::shell_word;
 use crate::signals::StopSignals;
 use crate::table::{TextTable, print, print_json};
 use crate::timeline::Timeline;
 
-/// Runs `viv sessions send`.
-pub(super) async fn send(directory: &DataDir, record: &SessionRecord, message: &str) -> Result<(), Failure> {
-    let mut read = String::new();
-    let message = if message == "-" {
-        let stdin = std::io::stdin().read_to_string(&mut read);
-        stdin.map_err(|error| Failure::from_error(ProblemCode::InvalidRequest, &error))?;
-        read.trim_end()
-    } else {
-        message
+/// Runs `viv sessions send`. A process that runs the session, or else the server, takes the message; without one, this
+/// process continues the session in the foreground.
+pub(super) async fn send(
+    config: &Config,
+    record: SessionRecord,
+    message: &str,
+    spawner: Spawner,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let message = read_message(message)?;
+    let directory = host::data_dir(config)?;
+    let id = &record.info.session_id;
+    let owner = if record.info.ended { None } else { ApiClient::of_owner(&directory, &record.owner).await };
+    let client = match owner {
+        Some(owner) => Some(owner),
+        None => ApiClient::connect(&directory).await,
     };
-    ApiClient::of_session(directory, record).await?.send(&record.info.session_id, message).await
+    match client {
+        None => return run::send_here(config, record, &message, spawner, json).await,
+        Some(client) if record.info.ended => {
+            let continued = client.fork(id, &new_session_id()?).await?;
+            client.send(&continued.session_id, &message).await?;
+            let name = continued.name.as_deref().unwrap_or(continued.session_id.as_str());
+            message!("session {} has ended; {name} continues it", record.info.name.as_deref().unwrap_or(id.as_str()));
+            message!("viv sessions attach {name}");
+        }
+        Some(client) => client.send(id, &message).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_message(given: &str) -> Result<String, Failure> {
+    if given != "-" {
+        return Ok(given.to_owned());
+    }
+    let mut read = String::new();
+    let stdin = std::io::stdin().read_to_string(&mut read);
+    stdin.map_err(|error| Failure::from_error(ProblemCode::InvalidRequest, &error))?;
+    Ok(read.trim_end().to_owned())
 }
 
 /// Runs `viv sessions queue`.
@@ -99,6 +132,15 @@ pub(super) async fn fork(
 /// Runs `viv sessions attach`: shows new events and asks the person for answers, until the session ends or Ctrl-C.
 pub(super) async fn attach(directory: &DataDir, record: &SessionRecord, json: bool) -> Result<ExitCode, Failure> {
     let id = &record.info.session_id;
+    if record.info.ended {
+        let name = record.info.name.as_deref().unwrap_or(id.as_str());
+        return Err(Failure::new(ProblemCode::SessionEnded, format!("session `{name}` has ended"))
+            .help(format!("viv run --continue {} 'go on'", shell_word(name))));
+    }
+    // The one place that chooses how a session is shown: a chat for a person, the events for a program.
+    if !json && output::stdin_is_terminal() && output::stdout_is_terminal() {
+        return chat::carry_out(directory, record).await;
+    }
     let client = ApiClient::of_session(directory, record).await?;
     let mut signals = StopSignals::listen()?;
     let told = client.json(Method::GET, &format!("/v1/sessions/{id}"), None).await?;

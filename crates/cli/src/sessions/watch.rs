@@ -25,7 +25,7 @@ pub(super) struct EventSelection {
 }
 
 impl EventSelection {
-    fn includes(&self, event: &Event) -> bool {
+    pub(super) fn includes(&self, event: &Event) -> bool {
         let kind = event.draft.body.kind();
         let family = kind.split_once('.').map(|(family, _)| family);
         self.kinds.is_empty() || self.kinds.iter().any(|wanted| wanted == kind || Some(wanted.as_str()) == family)

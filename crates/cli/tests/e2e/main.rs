@@ -15,6 +15,7 @@ mod attach;
 mod changes;
 mod commands;
 mod commits;
+mod continuing;
 mod crash;
 mod damaged;
 mod demo;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use jail::{ExecEvent, Jail};
+use jail::{ConnectionOutcome, ExecEvent, Jail, JailEvent};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{oneshot, watch};
@@ -13,11 +13,16 @@ use super::{SIGKILL, lock};
 use crate::ProcessExit;
 use crate::blocking::BlockingRunner;
 
+/// The most requests for connections that wait for init.
+const MAX_CONNECTING: usize = 64;
+
 /// Commands that have not ended, by number.
 #[derive(Default)]
 pub(super) struct Commands {
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, CommandWaiters>>,
+    /// Requests for connections to ports inside, by number.
+    connecting: Mutex<HashMap<u64, oneshot::Sender<ConnectionOutcome>>>,
 }
 
 struct CommandWaiters {
@@ -53,6 +58,31 @@ impl Commands {
     /// Removes a command that was not started.
     pub(super) fn unregister(&self, exec: u64) {
         lock(&self.waiting).remove(&exec);
+    }
+
+    /// Registers a request for a connection; returns its number and its answer. Fails with too many open requests.
+    pub(super) fn register_connection(&self) -> Option<(u64, oneshot::Receiver<ConnectionOutcome>)> {
+        let request = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        let mut connecting = lock(&self.connecting);
+        connecting.retain(|_, waiting| !waiting.is_closed());
+        if connecting.len() >= MAX_CONNECTING {
+            return None;
+        }
+        connecting.insert(request, sender);
+        Some((request, answer))
+    }
+
+    fn dispatch_report(&self, event: JailEvent) {
+        match event {
+            JailEvent::Exec(event) => self.dispatch(event),
+            // A socket that nobody waits for is closed.
+            JailEvent::Connection(outcome) => {
+                if let Some(waiting) = lock(&self.connecting).remove(&outcome.request) {
+                    let _ = waiting.send(outcome);
+                }
+            }
+        }
     }
 
     fn dispatch(&self, event: ExecEvent) {
@@ -92,8 +122,8 @@ pub(super) async fn forward_events(
     ended: watch::Sender<bool>,
 ) {
     loop {
-        match control.async_io(Interest::READABLE, || jail.next_event()).await {
-            Ok(Some(event)) => commands.dispatch(event),
+        match control.async_io(Interest::READABLE, || jail.next_report()).await {
+            Ok(Some(event)) => commands.dispatch_report(event),
             Ok(None) => break,
             Err(error) => {
                 tracing::warn!(%error, "lost the control socket; killing the sandbox");

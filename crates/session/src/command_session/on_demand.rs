@@ -13,7 +13,10 @@ use policy::EffectivePolicy;
 use protocol::{Event, EventBody, EventDraft, SessionEnded, SessionId, SessionRegistered};
 use sandbox::{Sandbox, SandboxBackend};
 use serde_json::Value;
-use store::{DataDir, FileJournal, Journal, JournalError, SessionPatch, StorageExceeded, StoredRange, SystemClock};
+use store::{
+    DataDir, FileJournal, Journal, JournalError, NewSession, SessionOrigin, SessionPatch, StorageExceeded, StoredRange,
+    SystemClock,
+};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
@@ -114,6 +117,7 @@ fn plan(
         mcp: McpServers::default(),
         skills: SkillSources::default(),
         forked_from: None,
+        continues: false,
         policy_changes: Vec::new(),
         terminal: None,
     }
@@ -206,7 +210,8 @@ impl OnDemandJournal {
     fn create(&self) -> Result<Created, SessionError> {
         let store =
             Arc::new(SessionStore::open(DataDir::open(&self.data_dir)?, Arc::new(SystemClock), self.budget.storage)?);
-        let (journal, _) = store.register(&self.plan.index_row(store.owner.id().clone()))?;
+        let (journal, _) = store
+            .register(&NewSession { origin: SessionOrigin::Exec, ..self.plan.index_row(store.owner.id().clone()) })?;
         store.check_free_space()?;
         let (now, enforced) = (store.now_unix_secs(), self.enforced.clone());
         let effective = self.plan.effective_policy_at(now, &self.backend, enforced, &self.budget);

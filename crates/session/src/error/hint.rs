@@ -42,6 +42,7 @@ impl SessionError {
             Self::Commits(error) => error.merge_command(),
             Self::Damaged { id, .. } => Some(format!("viv sessions rm {id}")),
             Self::Sandbox(SandboxError::Unavailable { fix, .. }) => Some(fix.clone()),
+            Self::Sandbox(SandboxError::Connect { .. }) => Some("viv sessions ls --state=idle".to_owned()),
             Self::Sandbox(_) => Some("viv doctor".to_owned()),
             _ => None,
         }

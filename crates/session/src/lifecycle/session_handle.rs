@@ -7,7 +7,7 @@ use base::lock;
 use protocol::{Grant, SessionId, SessionInfo};
 use sandbox::Sandbox;
 use store::{FileJournal, Journal as _};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::SessionError;
 use crate::lifecycle::{ActorCommand, PendingRequest, QueuedMessage};
@@ -16,6 +16,9 @@ use crate::terminal::SessionTerminal;
 
 /// Commands that may wait for one actor. Further callers wait until the channel has room.
 const COMMAND_CAPACITY: usize = 64;
+
+/// The most open connections to ports inside one sandbox. Each one buffers at most a few kilobytes.
+const MAX_PORT_CONNECTIONS: usize = 64;
 
 /// The handle of a running session.
 pub(crate) struct SessionHandle {
@@ -31,6 +34,8 @@ pub(crate) struct SessionHandle {
     sandbox: Mutex<Option<Weak<dyn Sandbox>>>,
     /// The terminal of an interactive session, while its agent runs.
     terminal: Mutex<Option<Weak<SessionTerminal>>>,
+    /// Limits the open connections to ports inside the sandbox.
+    pub(crate) port_connections: Arc<Semaphore>,
     /// Why the actor stopped receiving commands.
     exit: OnceLock<ActorExit>,
 }
@@ -71,7 +76,9 @@ impl SessionHandle {
         let (commands, receiver) = mpsc::channel(COMMAND_CAPACITY);
         let (journal, exit) = (OnceLock::new(), OnceLock::new());
         let (snapshot, sandbox, terminal) = (Mutex::default(), Mutex::default(), Mutex::default());
-        (Arc::new(Self { id, token, commands, journal, snapshot, sandbox, terminal, exit }), receiver)
+        let port_connections = Arc::new(Semaphore::new(MAX_PORT_CONNECTIONS));
+        let handle = Self { id, token, commands, journal, snapshot, sandbox, terminal, port_connections, exit };
+        (Arc::new(handle), receiver)
     }
 
     /// Notes why the actor is about to stop. Called before the receiver is dropped, so that a caller who finds the

@@ -10,7 +10,7 @@ use policy::EffectivePolicy;
 use protocol::{CreateSession, INTERACTIVE, PolicyEffective, PolicySentence, SessionId, SessionStarted, TerminalStart};
 use sandbox::{MODEL_URL, Sandbox, SandboxBackend, SandboxSpec};
 use serde_json::{Value, json};
-use store::{NewSession, OwnerId, SessionRecord};
+use store::{NewSession, OwnerId, SessionOrigin, SessionRecord};
 use uuid::Uuid;
 
 use crate::config::{AgentRegistry, RegisteredAgent, refuse_reserved};
@@ -45,8 +45,10 @@ pub(crate) struct SessionPlan {
     pub(crate) native_session_id: Option<String>,
     pub(crate) mcp: McpServers,
     pub(crate) skills: SkillSources,
-    /// The session that this one was forked from.
+    /// The session from whose state this one starts.
     pub(crate) forked_from: Option<ForkOrigin>,
+    /// Whether the session continues one that has ended, with its changes, instead of forking it.
+    pub(crate) continues: bool,
     /// The policy at the start, without later changes.
     pub(crate) policy: Arc<EffectivePolicy>,
     /// Changes of the network policy, oldest first.
@@ -161,6 +163,7 @@ impl SessionPlan {
             mcp: McpServers::read(&request.mcp.unwrap_or_default())?,
             skills,
             forked_from: None,
+            continues: false,
             policy_changes: Vec::new(),
             terminal: request.terminal,
         })
@@ -280,6 +283,7 @@ impl SessionPlan {
             mcp: McpServers::read(&info.mcp.clone().unwrap_or_default()).unwrap_or_default(),
             skills: SkillSources::read(info.skills.clone()).unwrap_or_default(),
             forked_from: None,
+            continues: false,
             policy_changes: Vec::new(),
         }
     }
@@ -288,6 +292,11 @@ impl SessionPlan {
     pub(crate) fn fork(&self, id: SessionId, title: Option<String>, sequence: u64) -> Self {
         let forked_from = Some(ForkOrigin { session_id: self.id.clone(), sequence });
         Self { id, title: title.or_else(|| self.title.clone()), epoch: 1, forked_from, ..self.clone() }
+    }
+
+    /// Returns the plan of a session that continues this one, which has ended.
+    pub(crate) fn continuation(&self, id: SessionId, sequence: u64) -> Self {
+        Self { continues: true, ..self.fork(id, None, sequence) }
     }
 
     /// Returns the installed agent of this plan; fails when the agent is unknown or not installed.
@@ -332,6 +341,7 @@ impl SessionPlan {
             title: self.title.clone(),
             mcp: (!self.mcp.is_empty()).then(|| serde_json::to_value(&self.mcp).ok()).flatten().and_then(as_map),
             skills: self.skills.to_json(),
+            origin: if self.options.replay.is_some() { SessionOrigin::Replay } else { SessionOrigin::Started },
             ..NewSession::new(self.id.clone(), self.agent.clone(), owner)
         }
     }
@@ -352,7 +362,8 @@ impl SessionPlan {
             workspace: Some(self.workspace_at.clone()).filter(|path| path != Path::new(WORKSPACE)),
             dependencies: self.options.dependencies.clone(),
             replay_of: self.options.replay.as_ref().map(|replay| replay.of.clone()),
-            forked_from: self.forked_from.clone(),
+            forked_from: self.forked_from.clone().filter(|_| !self.continues),
+            continues: self.forked_from.clone().filter(|_| self.continues),
             terminal: self.terminal.clone(),
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }

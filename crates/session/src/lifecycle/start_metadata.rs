@@ -46,6 +46,9 @@ pub(crate) struct StartMetadata {
     pub(crate) replay_of: Option<SessionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) forked_from: Option<ForkOrigin>,
+    /// The session that has ended and that this one continues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) continues: Option<ForkOrigin>,
     /// The terminal of an interactive session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) terminal: Option<TerminalStart>,

@@ -355,22 +355,10 @@ impl SessionStore {
         }
         Ok(())
     }
-
-    /// Copies the agent's memory to a fork.
-    pub(crate) async fn copy_memory(self: &Arc<Self>, from: &SessionId, to: &SessionId) -> Result<(), SessionError> {
-        let (from, to) = (self.directory.agent_state(from), self.directory.agent_state(to));
-        run_blocking(move || {
-            ignore_not_found(std::fs::copy(from, &to).map(drop)).inspect_err(|_| {
-                // A partial copy is worse than none.
-                let _ = std::fs::remove_file(to);
-            })
-        })
-        .await
-    }
 }
 
 /// Treats a missing file as success.
-fn ignore_not_found(outcome: std::io::Result<()>) -> Result<(), SessionError> {
+pub(super) fn ignore_not_found(outcome: std::io::Result<()>) -> Result<(), SessionError> {
     match outcome {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(SessionError::Changes(error)),
         _ => Ok(()),

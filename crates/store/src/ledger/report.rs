@@ -54,7 +54,7 @@ impl UsageGrouping {
 }
 
 /// The usage of one session, account, user, agent, model or day.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageRow {
     /// Name of the session, account and so on; empty for calls without one.
     pub name: String,

@@ -74,6 +74,10 @@ CREATE INDEX request_age ON request (begun_ms);",
     unknown INTEGER NOT NULL,
     PRIMARY KEY (agent, version)
 ) STRICT, WITHOUT ROWID;",
+    // `@last` is the last session that somebody started: not a replay, an exec or an import.
+    "ALTER TABLE session ADD COLUMN origin TEXT NOT NULL DEFAULT 'started';
+DROP VIEW kept;
+CREATE VIEW kept AS SELECT * FROM session WHERE deleted_ms IS NULL;",
 ];
 
 /// The most ids in the error for an ambiguous reference.
@@ -141,12 +145,13 @@ impl SessionIndex {
         Ok(connection.prepare_cached("SELECT 1 FROM session WHERE id = ?1")?.exists([id.as_str()])?)
     }
 
-    /// Returns the session that a person refers to: by id, name, unique id prefix, or `@last`.
+    /// Returns the session that a person refers to: by id, name, unique id prefix, or `@last`, which is the last session
+    /// that somebody started: not a replay, an exec or an import.
     pub fn find(&self, reference: &str) -> Result<SessionRecord, SessionIndexError> {
         let not_found = || SessionIndexError::NotFound(reference.to_owned());
         let connection = lock(&self.connection);
         if reference == "@last" {
-            return one(&connection, "ORDER BY place DESC LIMIT 1", [])?.ok_or_else(not_found);
+            return one(&connection, "WHERE origin = 'started' ORDER BY place DESC LIMIT 1", [])?.ok_or_else(not_found);
         }
         let exact = "WHERE id = ?1 OR name = ?1 ORDER BY id = ?1 DESC LIMIT 1";
         if let Some(record) = one(&connection, exact, [reference])? {
@@ -283,11 +288,11 @@ impl SessionIndex {
     ) -> rusqlite::Result<SessionRecord> {
         let sql = format!(
             "INSERT INTO session (id, name, agent, agent_mode, permission_mode, model, variant, directory, title, mcp,
-                 skills, created_ms, updated_ms, owner)
+                 skills, created_ms, updated_ms, origin, owner)
              VALUES (:id,
                  (SELECT value FROM json_each(:names) WHERE NOT EXISTS (SELECT 1 FROM session WHERE name = value) LIMIT 1),
                  :agent, :agent_mode, :permission_mode, :model, :variant, :directory, :title, :mcp,
-                 :skills, coalesce(:created, :now), :now, :owner)
+                 :skills, coalesce(:created, :now), :now, :origin, :owner)
              RETURNING {}",
             SessionRow::COLUMNS
         );
@@ -308,6 +313,7 @@ impl SessionIndex {
             ":skills": new.skills.clone().map(json),
             ":created": new.created_ms,
             ":now": self.now(),
+            ":origin": new.origin.as_str(),
             ":owner": new.owner.as_str(),
         };
         write_row(connection, &sql, values)?.ok_or(rusqlite::Error::QueryReturnedNoRows)

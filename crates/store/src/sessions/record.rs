@@ -37,8 +37,36 @@ pub struct NewSession {
     pub skills: Option<Value>,
     /// Time of creation in milliseconds since 1970; `None` means now.
     pub created_ms: Option<i64>,
+    /// How the session came to be.
+    pub origin: SessionOrigin,
     /// The process that runs the session.
     pub owner: OwnerId,
+}
+
+/// How a session came to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SessionOrigin {
+    /// A person or a client started it: `viv run`, `viv task`, the API.
+    #[default]
+    Started,
+    /// It replays another session.
+    Replay,
+    /// It runs one command of `viv exec`.
+    Exec,
+    /// It was imported from a bundle.
+    Import,
+}
+
+impl SessionOrigin {
+    /// Returns the text in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Replay => "replay",
+            Self::Exec => "exec",
+            Self::Import => "import",
+        }
+    }
 }
 
 impl NewSession {
@@ -56,6 +84,7 @@ impl NewSession {
             mcp: None,
             skills: None,
             created_ms: None,
+            origin: SessionOrigin::default(),
             owner,
         }
     }

@@ -4,7 +4,7 @@
 //! when a turn ends, and unpacks them in the next sandbox. The host never reads their content.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use agents::SavedHome;
@@ -13,7 +13,6 @@ use sandbox::{ExecSpec, Sandbox};
 
 use super::Actor;
 use crate::lifecycle::AgentProcess;
-use crate::skills::remove_fetched_skills;
 
 /// Largest saved memory. A session with a larger one cannot be resumed.
 const MAX_BYTES: usize = 64 << 20;
@@ -57,18 +56,6 @@ impl Actor {
         command.extend(memory.rename.iter().flat_map(|rename| ["--transform", rename]));
         if let Err(error) = run(sandbox, &command, Some(saved)).await {
             tracing::warn!(session = %self.plan.id, %error, "cannot restore the agent's memory");
-        }
-    }
-
-    /// Deletes the saved memory and the fetched skills of a session that has ended.
-    pub(super) async fn remove_memory(&mut self) {
-        remove_fetched_skills(&self.host.store, &self.plan.id).await;
-        let path: PathBuf = self.host.store.memory(&self.plan.id);
-        match tokio::fs::remove_file(&path).await {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(session = %self.plan.id, %error, "cannot delete the agent's memory");
-            }
-            _ => {}
         }
     }
 }

@@ -15,6 +15,7 @@ use store::{JournalError, SessionPatch};
 use super::{Actor, Flow};
 use crate::SessionError;
 use crate::lifecycle::{AgentExit, ExitDetails, PendingRequests, TurnEffect, TurnInput, TurnState};
+use crate::skills::remove_fetched_skills;
 use crate::storage::{OpenState, run_blocking};
 
 impl Actor {
@@ -170,7 +171,8 @@ impl Actor {
             recorded => drop(recorded?),
         }
         self.recorder.sync().await?;
-        self.remove_memory().await;
+        // The agent's memory stays until the session is deleted, so that another session can continue this one.
+        remove_fetched_skills(&self.host.store, &self.plan.id).await;
         let patch =
             SessionPatch { event_count: Some(self.recorder.last()), outcome: Some(outcome), ..SessionPatch::default() };
         let (host, id) = (self.host.clone(), self.plan.id.clone());
