@@ -35,7 +35,7 @@ pub fn terminal_ui_plan(
         "codex" => codex(&mut plan, context, mode, start)?,
         "gemini" => gemini(&mut plan, context, mode, start)?,
         "opencode" => opencode(&mut plan, mode, start),
-        "qwen" => qwen(&mut plan, context, mode, start)?,
+        "qwen" => qwen(&mut plan, context, mode, start),
         "copilot" => copilot(&mut plan, context, mode, start)?,
         "pi" => pi(context, start),
         _ => return Err(AgentError::NoTerminalUi(agent.id())),
@@ -177,7 +177,7 @@ fn qwen(
     context: &LaunchContext,
     mode: PermissionMode,
     start: TerminalUiStart<'_>,
-) -> Result<Vec<String>, AgentError> {
+) -> Vec<String> {
     update(plan, ".qwen/settings.json", |settings| {
         settings["security"] = json!({ "auth": { "selectedType": "openai" } });
     });
@@ -193,7 +193,7 @@ fn qwen(
     if start.resume {
         arguments.push("--continue".to_owned());
     }
-    Ok(with_prompt(arguments, &["-i"], start))
+    with_prompt(arguments, &["-i"], start)
 }
 
 fn copilot(
@@ -258,11 +258,8 @@ fn place_text(plan: &mut LaunchPlan, path: &str, content: String) {
 /// Changes a JSON file of the plan.
 fn update(plan: &mut LaunchPlan, path: &str, change: impl FnOnce(&mut Value)) {
     let place = format!("{HOME}/{path}");
-    let placed = plan.files.iter_mut().find(|file| file.path == place);
-    if let Some((file, mut content)) = placed
-        .and_then(|file| Some((serde_json::from_str(&file.content).ok(), file)))
-        .and_then(|(content, file)| Some((file, content?)))
-    {
+    let Some(file) = plan.files.iter_mut().find(|file| file.path == place) else { return };
+    if let Ok(mut content) = serde_json::from_str(&file.content) {
         change(&mut content);
         file.content = content.to_string();
     }

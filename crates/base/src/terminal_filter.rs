@@ -92,6 +92,7 @@ impl TerminalFilter {
         shown
     }
 
+    #[expect(clippy::match_same_arms, reason = "one row for each state")]
     fn byte(&mut self, byte: u8, shown: &mut FilteredOutput) {
         self.state = match (self.state, byte) {
             // CAN and SUB abort a sequence; terminals differ in what else they do.
@@ -219,9 +220,9 @@ impl TerminalFilter {
         let verdict = match command {
             _ if self.overlong => Verdict::Removed,
             "0" | "2" => {
-                let title: String =
-                    crate::PrintableText::clean_line(rest).as_str().chars().filter(|c| !c.is_control()).collect();
-                let title = &title[..title.floor_char_boundary(LONGEST_TITLE)];
+                let title = crate::PrintableText::clean_line(rest);
+                let title = title.as_str().chars().filter(|c| !c.is_control()).take(LONGEST_TITLE);
+                let title: String = title.collect();
                 shown.both(format!("\x1b]{command};{title}\x07").as_bytes());
                 return State::Text;
             }
@@ -250,6 +251,7 @@ fn is_introducer(byte: u8) -> bool {
     matches!(byte, b'[' | b']' | b'P' | b'X' | b'^' | b'_')
 }
 
+#[expect(clippy::match_same_arms, reason = "one row for each family of sequences")]
 fn judge_control(sequence: &[u8], last: u8) -> Verdict {
     let (mark, rest) = match sequence {
         [mark @ b'<'..=b'?', rest @ ..] => (Some(*mark), rest),

@@ -35,6 +35,7 @@ use crate::failure::Failure;
 use crate::host;
 use crate::output::{print, print_diff, print_json_text};
 
+use apply_arguments::ApplyArguments;
 pub(crate) use command::{ListFilter, SessionsCommand};
 pub(crate) use list::ListedSession;
 use summary::SessionSummary;
@@ -61,19 +62,9 @@ pub(crate) async fn carry_out(
             catalog.diff(&session, diff::DiffSelection { stat, commits, set, against })?;
         }
         SessionsCommand::Sets { session } => print(&sets::list(directory, &catalog.id(&session)?, json)?)?,
-        SessionsCommand::Apply(arguments) => {
-            let session = catalog.find(&arguments.session)?;
-            let applied = apply::carry_out(&config, &session, arguments.into_step(), json).await?;
-            if json { print_json_text(&applied)? } else { print(&applied)? }
-        }
+        SessionsCommand::Apply(arguments) => catalog.apply(*arguments).await?,
         SessionsCommand::Discard { session } => catalog.discard(&session)?,
-        SessionsCommand::Attach { session } => {
-            let record = index.find(&session)?;
-            return match screen::is_interactive(&record.info) {
-                true => screen::attach(&config, directory, &record).await,
-                false => remote::attach(directory, &record, json).await,
-            };
-        }
+        SessionsCommand::Attach { session } => return catalog.attach(&session).await,
         SessionsCommand::Play { session, speed, pause } => {
             let settings = screen::PlaySettings { speed, longest_pause: pause };
             return screen::play(directory, &catalog.find(&session)?, settings).await;
@@ -101,14 +92,7 @@ pub(crate) async fn carry_out(
             let session = transfer::import(&file, new_id, &config, spawner, json).await?;
             catalog.show(session)?;
         }
-        SessionsCommand::Rm { sessions, yes } => {
-            let found = sessions.iter().map(|session| catalog.find(session)).collect::<Result<Vec<_>, _>>()?;
-            if !yes && !transfer::may_remove(&found).await? {
-                return Ok(ExitCode::SUCCESS);
-            }
-            let ids: Vec<SessionId> = found.into_iter().map(|session| session.session_id).collect();
-            transfer::remove(&ids, &config, spawner, json).await?;
-        }
+        SessionsCommand::Rm { sessions, yes } => catalog.remove(&sessions, yes, spawner).await?,
         SessionsCommand::Stop { session } => return stop::carry_out(&session, &config, spawner, json).await,
     }
     Ok(ExitCode::SUCCESS)
@@ -127,6 +111,31 @@ impl<'a> SessionCatalog<'a> {
         let directory = host::data_dir(config)?;
         let index = SessionIndex::open(&directory, Arc::new(SystemClock))?;
         Ok(Self { config, directory, index, json })
+    }
+
+    async fn apply(&self, arguments: ApplyArguments) -> Result<(), Failure> {
+        let session = self.find(&arguments.session)?;
+        let applied = apply::carry_out(self.config, &session, arguments.into_step(), self.json).await?;
+        if self.json { print_json_text(&applied) } else { print(&applied) }
+    }
+
+    /// Shows the screen of an interactive session; chats with the agent of any other.
+    async fn attach(&self, reference: &str) -> Result<ExitCode, Failure> {
+        let record = self.index.find(reference)?;
+        if screen::is_interactive(&record.info) {
+            return screen::attach(self.config, &self.directory, &record).await;
+        }
+        remote::attach(&self.directory, &record, self.json).await
+    }
+
+    /// Deletes sessions. Without `yes`, asks first.
+    async fn remove(&self, references: &[String], yes: bool, spawner: Spawner) -> Result<(), Failure> {
+        let found = references.iter().map(|session| self.find(session)).collect::<Result<Vec<_>, _>>()?;
+        if !yes && !transfer::may_remove(&found).await? {
+            return Ok(());
+        }
+        let ids: Vec<SessionId> = found.into_iter().map(|session| session.session_id).collect();
+        transfer::remove(&ids, self.config, spawner, self.json).await
     }
 
     /// Returns the session that `reference` names: id, name, prefix of an id, or @last.

@@ -180,7 +180,9 @@ impl SessionTerminal {
         if let Some(recording) = &mut state.recording {
             recording.resize(size);
         }
-        state.viewers.iter().for_each(|viewer| viewer.resized());
+        for viewer in &state.viewers {
+            viewer.resized();
+        }
         drop(state);
         (self.resize)(size);
     }

@@ -22,8 +22,7 @@ struct Person {
 
 impl Person {
     fn text(&self) -> String {
-        let lines =
-            (0..usize::from(SIZE.rows)).filter_map(|row| self.screen.screen().line(row).map(|line| line.text()));
+        let lines = (0..usize::from(SIZE.rows)).filter_map(|row| self.screen.screen().line(row).map(avt::Line::text));
         lines.collect::<Vec<_>>().join("\n")
     }
 
@@ -59,9 +58,8 @@ fn ready(agent: &str) -> &'static str {
     match agent {
         "claude" => "bypass permissions on",
         "codex" => "? for shortcuts",
-        "gemini" => "Type your message",
+        "gemini" | "qwen" => "Type your message",
         "opencode" => "Ask anything",
-        "qwen" => "Type your message",
         "copilot" => "help",
         _ => "/workspace",
     }
@@ -97,7 +95,7 @@ pub(crate) async fn terminal_ui_answers_makes_a_file_and_exits(scenario: Scenari
     let EventBody::SessionEnded(ended) = &ended.draft.body else { panic!() };
     assert_eq!(ended.reason, SessionEndReason::Completed, "{ended:?}");
     let saved = SavedChanges::open(&session.sessions.changes_directory(&session.id)).unwrap();
-    let paths: Vec<_> = saved.changes().map(|change| format!("{:?}", change.path)).collect();
+    let paths: Vec<_> = saved.changes().map(|change| change.path.display().to_string()).collect();
     assert!(paths.iter().any(|path| path.contains(FILE.0)), "{paths:?}");
     assert!(!session.on_host(FILE.0).exists(), "changes stay in the layer");
 }

@@ -65,7 +65,7 @@ pub(super) async fn play(
         return Err(Failure::new(ProblemCode::InvalidRequest, what).help("viv sessions play @last --speed 2"));
     }
     let name = name(session);
-    let recordings: Vec<_> = (1..)
+    let recordings: Vec<_> = (1..=u32::MAX)
         .map(|epoch| directory.screen_recording(&session.session_id, epoch))
         .take_while(|path| path.exists())
         .collect();

@@ -14,7 +14,9 @@ impl SessionError {
             return Some("df -h".to_owned());
         }
         match self {
-            Self::NotFound(_) | Self::IdUsed(_) | Self::TooManySessions { .. } => Some("viv sessions ls".to_owned()),
+            Self::NotFound(_) | Self::NoTerminal(_) | Self::IdUsed(_) | Self::TooManySessions { .. } => {
+                Some("viv sessions ls".to_owned())
+            }
             Self::PermissionNotFound(_) | Self::QuestionNotFound(_) => Some("viv perms ls".to_owned()),
             Self::NotRunning(id) => Some(format!("viv api POST /v1/sessions/{id}/resume")),
             Self::UnknownAgent(_) => Some("viv agents ls".to_owned()),
@@ -31,7 +33,6 @@ impl SessionError {
                 Some("mkdir -p ~/work && viv run mock hello --workspace ~/work".to_owned())
             }
             Self::Interactive(id) => Some(format!("viv sessions attach {id}")),
-            Self::NoTerminal(_) => Some("viv sessions ls".to_owned()),
             Self::Agent(AgentError::NoTerminalUi(agent)) => Some(format!("viv run {agent} hello")),
             Self::NotEnded(id) => Some(format!("viv sessions stop {id}")),
             Self::DigestRequired(id) | Self::ChangeSetChanged { id, .. } => {

@@ -35,7 +35,7 @@ impl ScreenModel {
         self.size = size;
         self.change(|terminal| {
             // Sizes are positive.
-            let _ = terminal.resize(usize::from(size.columns), usize::from(size.rows));
+            terminal.resize(usize::from(size.columns), usize::from(size.rows));
         });
     }
 
@@ -65,9 +65,8 @@ fn emulator(size: WindowSize) -> Option<Terminal> {
 /// Takes the longest whole text from `bytes` and leaves the start of a split character.
 pub(super) fn take_text(bytes: &mut Vec<u8>) -> String {
     let whole = match std::str::from_utf8(bytes) {
-        Ok(_) => bytes.len(),
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
-        Err(_) => bytes.len(),
+        Ok(_) | Err(_) => bytes.len(),
     };
     let rest = bytes.split_off(whole);
     let text = String::from_utf8_lossy(bytes).into_owned();
