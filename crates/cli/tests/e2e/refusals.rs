@@ -171,7 +171,6 @@ fn usage_errors_end_with_a_help_line() {
     let cases: &[&[&str]] = &[
         &["no-such-command"],
         &["run"],
-        &["run", "mock"],
         &["exec"],
         &["exec", "--timeout", "soon", "--", "true"],
         &["demo", "--no-such"],
