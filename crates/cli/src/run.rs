@@ -242,14 +242,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Sends `prompt` and shows events until its turn ends.
-    pub(crate) async fn talk(&mut self, prompt: &str) -> Result<TurnOutcome, Failure> {
+    async fn talk(&mut self, prompt: &str) -> Result<TurnOutcome, Failure> {
         self.access.send(self.id(), prompt).await?;
-        self.follow_turn().await
-    }
-
-    /// Shows events and answers requests until the turn ends.
-    pub(crate) async fn follow_turn(&mut self) -> Result<TurnOutcome, Failure> {
         loop {
             // Yield to the signal handler even if the journal always has a next event.
             tokio::task::coop::consume_budget().await;
@@ -265,10 +259,7 @@ impl<'a> Conversation<'a> {
                 }
                 EventBody::QuestionRequested(question) => self.answer(question).await?,
                 EventBody::TurnEnded(turn) => return Ok(turn.outcome.unwrap_or(TurnOutcome::Completed)),
-                EventBody::SessionEnded(ended) => {
-                    self.session.ended = true;
-                    return Ok(finish::outcome_of(ended));
-                }
+                EventBody::SessionEnded(ended) => return Ok(finish::outcome_of(ended)),
                 _ => {}
             }
         }
@@ -322,7 +313,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Ends the line of a message on a terminal, before other output. A pipe receives messages only.
-    pub(crate) fn end_line(&mut self) -> std::io::Result<()> {
+    fn end_line(&mut self) -> std::io::Result<()> {
         if self.text.is_mid_line() && output::stdout_is_terminal() {
             self.text.line_ended();
             output::write_text("\n")?;

@@ -4,7 +4,6 @@
 
 pub(crate) mod apply;
 mod apply_arguments;
-mod chat;
 mod command;
 pub(crate) mod commits;
 pub(crate) mod consent;

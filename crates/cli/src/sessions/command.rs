@@ -93,8 +93,8 @@ pub(crate) enum SessionsCommand {
         /// Session: id, name, prefix of an id, or @last
         session: String,
     },
-    /// Chat with the agent of a running session and answer its requests; Ctrl-C leaves it running. An interactive session
-    /// shows its screen; Ctrl-\ d leaves it
+    /// Watch a running session and answer its requests; Ctrl-C leaves it running. An interactive session shows its screen;
+    /// Ctrl-\ d leaves it
     Attach {
         /// Session: id, name, prefix of an id, or @last
         session: String,

@@ -11,20 +11,18 @@ use protocol::{Event, EventBody, ProblemCode, SessionId, TurnId};
 use serde_json::{Value, json};
 use store::{DataDir, SessionIndex, SessionRecord, SystemClock};
 
-use super::chat;
 use super::watch::show;
 use crate::client::ApiClient;
 use crate::config::Config;
 use crate::event_reader::{EventReader, OpenRequest};
 use crate::failure::Failure;
 use crate::host;
-use crate::output::{self, message};
+use crate::output::message;
 use crate::policy::{GrantArguments, NarrowArguments};
 use crate::prompter::{self, InputEnded};
 use crate::run::{self, is_answered, is_open};
 use crate::session_access::EventSource;
 use crate::session_id::new_session_id;
-use crate::shell_word::shell_word;
 use crate::signals::StopSignals;
 use crate::table::{TextTable, print, print_json};
 use crate::timeline::Timeline;
@@ -132,15 +130,6 @@ pub(super) async fn fork(
 /// Runs `viv sessions attach`: shows new events and asks the person for answers, until the session ends or Ctrl-C.
 pub(super) async fn attach(directory: &DataDir, record: &SessionRecord, json: bool) -> Result<ExitCode, Failure> {
     let id = &record.info.session_id;
-    if record.info.ended {
-        let name = record.info.name.as_deref().unwrap_or(id.as_str());
-        return Err(Failure::new(ProblemCode::SessionEnded, format!("session `{name}` has ended"))
-            .help(format!("viv run --continue {} 'go on'", shell_word(name))));
-    }
-    // The one place that chooses how a session is shown: a chat for a person, the events for a program.
-    if !json && output::stdin_is_terminal() && output::stdout_is_terminal() {
-        return chat::carry_out(directory, record).await;
-    }
     let client = ApiClient::of_session(directory, record).await?;
     let mut signals = StopSignals::listen()?;
     let told = client.json(Method::GET, &format!("/v1/sessions/{id}"), None).await?;

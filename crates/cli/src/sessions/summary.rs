@@ -42,9 +42,6 @@ pub(crate) struct SessionSummary {
     open_requests: Vec<String>,
     #[serde(skip)]
     turn_since: Option<jiff::Timestamp>,
-    /// Sequence number of the event before the last turn.
-    #[serde(skip)]
-    before_turn: u64,
 }
 
 /// Number of paths by kind of change.
@@ -85,11 +82,6 @@ impl SessionSummary {
         }
     }
 
-    /// Returns the sequence number of the event before the last turn.
-    pub(crate) fn turn_begins_after(&self) -> u64 {
-        self.before_turn
-    }
-
     /// Adds one event.
     pub(crate) fn add(&mut self, event: &Event) {
         let time = event.time.parse::<jiff::Timestamp>().ok();
@@ -97,7 +89,6 @@ impl SessionSummary {
             EventBody::SessionStarted(started) => self.continues = origin(started.metadata.as_ref()),
             EventBody::TurnStarted(_) => {
                 self.turns += 1;
-                self.before_turn = event.sequence.saturating_sub(1);
                 self.turn_since = time;
                 self.outcome = None;
             }
