@@ -6,6 +6,7 @@
 mod connection;
 mod endpoint;
 mod glob;
+mod glob_set;
 mod host;
 mod injection;
 mod name;
@@ -20,6 +21,7 @@ pub(crate) use connection::{ConnectionAttempt, ConnectionPattern};
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::{DEFAULT_PORT, DenyPattern, EndpointPattern, split_port};
 pub(crate) use glob::PathGlob;
+pub(crate) use glob_set::{PathGlobSet, build_glob_set};
 pub(crate) use host::parse_port;
 pub use host::{Host, HostError};
 pub use injection::HeaderInjection;
