@@ -10,7 +10,8 @@ use policy::{BaseLayer, CeilingLayer, Preset};
 use sandbox::SandboxBackend;
 use server::{AuthMode, ServerConfig, ServerListeners};
 use session::{
-    AgentRegistry, BillingSettings, HostBudget, HostVariables, SessionHostConfig, SessionTimeouts, Sessions, UpstreamRegistry,
+    AgentRegistry, BillingSettings, HostBudget, HostVariables, SessionHostConfig, SessionTimeouts, Sessions,
+    UpstreamRegistry,
 };
 use store::{DataDir, StorageLimits, SystemClock};
 use tokio::io::AsyncReadExt;
