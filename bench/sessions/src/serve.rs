@@ -10,9 +10,10 @@ use policy::{BaseLayer, CeilingLayer, Preset};
 use sandbox::SandboxBackend;
 use server::{AuthMode, ServerConfig, ServerListeners};
 use session::{
-    AgentRegistry, BillingSettings, HostVariables, SessionHostConfig, SessionTimeouts, Sessions, UpstreamRegistry,
+    AgentRegistry, BillingSettings, HostBudget, HostVariables, SessionHostConfig, SessionTimeouts, Sessions,
+    UpstreamRegistry,
 };
-use store::{DataDir, SystemClock};
+use store::{DataDir, StorageLimits, SystemClock};
 use tokio::io::AsyncReadExt;
 
 use crate::in_process::InProcess;
@@ -59,10 +60,17 @@ fn open(directory: &Path) -> Result<Sessions, String> {
         policy: Arc::new(policy::effective(&ceiling, &base, &[])),
         egress: session::system_egress(Vec::new()),
         timeouts: SessionTimeouts::default(),
-        budget: session::HostBudget::default(),
+        budget: host_budget(),
         project_policy: None,
         upstreams: UpstreamRegistry::default(),
         variables: HostVariables::default(),
     });
     sessions.map_err(|error| error.to_string())
+}
+
+/// Returns the default budget with room for the journal of 1,000,000 events, which is longer than the default limit.
+/// The measurement is of a page of that journal, not of the limit.
+fn host_budget() -> HostBudget {
+    let storage = StorageLimits { journal_bytes: 16 << 30, ..StorageLimits::default() };
+    HostBudget { storage, ..HostBudget::default() }
 }

@@ -91,7 +91,14 @@ pub struct UpstreamResponse {
 impl UpstreamFailure {
     /// Returns whether the gateway itself ended the call, so that the vendor bills no more than until then.
     pub(crate) fn is_cancellation(&self) -> bool {
-        matches!(self, Self::SessionEnded | Self::Interrupted | Self::BudgetExhausted | Self::Abandoned)
+        matches!(
+            self,
+            Self::SessionEnded
+                | Self::Interrupted
+                | Self::BudgetExhausted
+                | Self::Abandoned
+                | Self::AbandonedWithoutRoom
+        )
     }
 
     /// Returns whether the request may have reached the vendor, so that it may have cost something.
@@ -169,4 +176,7 @@ pub enum UpstreamFailure {
     /// The client disconnected and the rest of the response took too long.
     #[error("the client disconnected and the rest of the response did not arrive in time")]
     Abandoned,
+    /// The client disconnected and the session holds too many bytes in memory to receive the rest.
+    #[error("the client disconnected and memory was full (limits.in_flight), so the call was cancelled")]
+    AbandonedWithoutRoom,
 }

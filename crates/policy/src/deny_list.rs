@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use globset::{GlobSet, GlobSetBuilder};
+use globset::GlobSet;
 
-use crate::pattern::PathGlob;
+use crate::pattern::{PathGlob, build_glob_set};
 use crate::rule::WithRule;
 
 /// Patterns that are denied even if an allow-list matches. Clones share their entries, because the built-in lists are
@@ -66,16 +66,9 @@ impl DenyGlobs {
         }
     }
 
-    /// Returns all globs as one set. If the set is too large to build, each glob is matched on its own.
+    /// Returns all globs as one set. Without a set, each glob is matched on its own.
     fn set(&self) -> Option<&GlobSet> {
-        let build = || {
-            let mut builder = GlobSetBuilder::new();
-            for glob in &*self.globs {
-                glob.globs()?.iter().for_each(|glob| _ = builder.add(glob.clone()));
-            }
-            builder.build().ok()
-        };
-        self.set.get_or_init(build).as_ref()
+        self.set.get_or_init(|| build_glob_set(&*self.globs)).as_ref()
     }
 
     /// Returns whether recognised secrets are denied (`<secrets>`). The other methods ignore this entry: whether a file

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use globset::{GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
-use crate::pattern::PathGlob;
+use crate::pattern::{PathGlob, PathGlobSet};
 use crate::policy::CompiledPolicy;
 use crate::rule::{RuleRef, WithRule};
 use crate::secret_files::{is_secret_directory, secret_clue};
@@ -20,8 +19,10 @@ use crate::secret_files::{is_secret_directory, secret_clue};
 pub struct FileDenials {
     rules: Vec<FileDenial>,
     secrets: Option<SecretDenials>,
-    /// Computed on first use: the globs of `fs.deny_read`. `None` inside if they cannot be built.
-    read_globs: OnceLock<Option<GlobSet>>,
+    /// Computed on first use: the globs of all rules.
+    globs: OnceLock<PathGlobSet>,
+    /// Computed on first use: the globs of `fs.deny_read`.
+    read_globs: OnceLock<PathGlobSet>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +58,7 @@ impl From<StoredDenials> for FileDenials {
             StoredDenials::Rules(rules) => (rules, None),
             StoredDenials::WithSecrets { rules, secrets } => (rules, Some(secrets)),
         };
-        Self { rules, secrets, read_globs: OnceLock::new() }
+        Self { rules, secrets, globs: OnceLock::new(), read_globs: OnceLock::new() }
     }
 }
 
@@ -90,6 +91,7 @@ impl FileDenials {
         Self {
             rules: globs.map(|entry| FileDenial { glob: entry.value.clone(), rule: entry.rule.clone() }).collect(),
             secrets: fs.deny_read.find(PathGlob::is_secrets).map(secrets),
+            globs: OnceLock::new(),
             read_globs: OnceLock::new(),
         }
     }
@@ -116,38 +118,29 @@ impl FileDenials {
 
     /// Returns the rule that denies writing `path`, which is relative to the workspace.
     pub fn rule_denying(&self, path: &Path) -> Option<&RuleRef> {
-        let listed = self.rules.iter().find(|denial| denial.glob.matches(path)).map(|denial| &denial.rule);
+        let set = self.globs.get_or_init(|| PathGlobSet::new(self.rules.iter().map(|denial| &denial.glob)));
+        let mut rules = set.may_match(path).then_some(&self.rules).into_iter().flatten();
+        let listed = rules.find(|denial| denial.glob.matches(path)).map(|denial| &denial.rule);
         listed.or_else(|| self.secrets.as_ref().filter(|secrets| secrets.hides(path)).map(|secrets| &secrets.rule))
     }
 
     /// Returns the rule that hid `path` from the sandbox.
     pub fn rule_denying_read(&self, path: &Path) -> Option<&RuleRef> {
-        if self.is_listed(path) {
-            return self.read_rules().find(|denial| denial.glob.matches(path)).map(|denial| &denial.rule);
-        }
-        self.secrets.as_ref().filter(|secrets| secrets.hides(path)).map(|secrets| &secrets.rule)
+        let hidden = || self.secrets.as_ref().filter(|secrets| secrets.hides(path)).map(|secrets| &secrets.rule);
+        self.listed(path).map(|denial| &denial.rule).or_else(hidden)
     }
 
     /// Returns whether `path` was hidden from the sandbox, so that its content on the host must not be shown. A file with
     /// the name of a secret that appeared on the host later counts as hidden.
     pub fn hides(&self, path: &Path) -> bool {
-        self.is_listed(path)
+        self.listed(path).is_some()
             || self.secrets.as_ref().is_some_and(|secrets| secrets.hides(path) || secrets.may_hide(path))
     }
 
-    /// Returns whether a glob of `fs.deny_read` matches `path`.
-    fn is_listed(&self, path: &Path) -> bool {
-        let build = || {
-            let mut builder = GlobSetBuilder::new();
-            for denial in self.read_rules() {
-                denial.glob.globs()?.iter().for_each(|glob| _ = builder.add(glob.clone()));
-            }
-            builder.build().ok()
-        };
-        match self.read_globs.get_or_init(build) {
-            Some(set) => path.ancestors().any(|part| !part.as_os_str().is_empty() && set.is_match(part)),
-            None => self.read_rules().any(|denial| denial.glob.matches(path)),
-        }
+    /// Returns the first glob of `fs.deny_read` that matches `path`.
+    fn listed(&self, path: &Path) -> Option<&FileDenial> {
+        let set = self.read_globs.get_or_init(|| PathGlobSet::new(self.read_rules().map(|denial| &denial.glob)));
+        set.may_match(path).then(|| self.read_rules().find(|denial| denial.glob.matches(path))).flatten()
     }
 
     fn read_rules(&self) -> impl Iterator<Item = &FileDenial> {

@@ -16,6 +16,7 @@ use http::{Response, header, request::Parts};
 use http_body_util::Either;
 use policy::Action;
 use protocol::{BudgetExceeded, CallId, ErrorData, EventBody, EventDraft, Usage};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
@@ -53,8 +54,9 @@ impl CallHandler {
         self.check_policy(&fields.model)?;
         let request = self.upstream_request(endpoint, parts, body, &fields)?;
         let waits = Arc::<AtomicBool>::default();
-        let call = Box::pin(self.clone().send(fields, request, waits.clone()));
-        PendingCall { call: Some(call), waits, context: self.context.clone() }.await
+        let client_left = CancellationToken::new();
+        let call = Box::pin(self.clone().send(fields, request, waits.clone(), client_left.clone()));
+        PendingCall { call: Some(call), waits, client_left, context: self.context.clone() }.await
     }
 
     /// Refuses a model that the policy does not allow, and records the refusal.
@@ -132,6 +134,7 @@ impl CallHandler {
         fields: RequestFields,
         request: UpstreamRequest,
         waits: Arc<AtomicBool>,
+        client_left: CancellationToken,
     ) -> Result<Response<ResponseBody>, CallRefusal> {
         let endpoint = request.endpoint;
         let mut call = ModelCall::hold(&self.context, self.identity.clone(), fields, &request, &waits)
@@ -145,7 +148,7 @@ impl CallHandler {
             sent = self.identity.upstream.send(request) => sent,
         };
         match sent {
-            Ok(response) => self.forward(endpoint, response, call).await,
+            Ok(response) => self.forward(endpoint, response, call, client_left).await,
             Err(failure) => {
                 let (message, reached_upstream) = (error_chain(&failure), failure.may_have_been_served());
                 let cancelled = failure.is_cancellation();
@@ -170,6 +173,7 @@ impl CallHandler {
         endpoint: ModelEndpoint,
         response: UpstreamResponse,
         call: ModelCall,
+        client_left: CancellationToken,
     ) -> Result<Response<ResponseBody>, CallRefusal> {
         let text = |name| response.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
         let head = ResponseHead {
@@ -183,9 +187,9 @@ impl CallHandler {
         let limits = &self.identity.limits;
         let limits = ResponseLimits { bytes: limits.answer_bytes, drain: limits.drain };
         let (budget, patience) = (&self.identity.in_flight, self.identity.limits.body_idle);
-        let frames = within_budget(response.frames, budget, patience, !head.stream);
+        let frames = within_budget(response.frames, budget, patience, !head.stream, client_left.clone());
         let headers = headers::for_client(&response.headers);
-        let tee = Tee::new(head, frames, limits, call, self.context.tasks.clone()).prefetch().await?;
+        let tee = Tee::new(head, frames, limits, call, self.context.tasks.clone(), client_left).prefetch().await?;
         let mut forwarded = Response::new(Either::Right(tee));
         *forwarded.status_mut() = response.status;
         *forwarded.headers_mut() = headers;
@@ -209,6 +213,8 @@ struct PendingCall {
     call: Option<BoxFuture<'static, Result<Response<ResponseBody>, CallRefusal>>>,
     /// Whether the call waits for money.
     waits: Arc<AtomicBool>,
+    /// Cancelled when the client disconnects.
+    client_left: CancellationToken,
     context: Arc<ConnectionContext>,
 }
 
@@ -226,6 +232,7 @@ impl Future for PendingCall {
 impl Drop for PendingCall {
     fn drop(&mut self) {
         if let Some(call) = self.call.take().filter(|_| !self.waits.load(Ordering::Acquire)) {
+            self.client_left.cancel();
             // The response is dropped as well. Its tee then reads the rest, so that the call is metered.
             drop(self.context.tasks.spawn(async move { drop(call.await) }));
         }

@@ -12,6 +12,7 @@ use base::error_chain;
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::Peekable};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     CallEnd, ModelCall, ReceivedResponse,
@@ -55,6 +56,8 @@ pub(super) struct MeteredBody {
     pub(super) growth: HoldGrowth,
     /// Ready when the turn was interrupted and the client did not end the call itself.
     pub(super) interrupted: BoxFuture<'static, ()>,
+    /// Cancelled when the client disconnects, so that the frames no longer wait for room in memory.
+    pub(super) client_left: CancellationToken,
     pub(super) call: ModelCall,
 }
 
@@ -183,8 +186,11 @@ impl MeteredBody {
     }
 
     /// Reads the rest of the response for a client that has disconnected, then settles the call. After an interrupt
-    /// nobody wants the rest, so the call is cancelled.
+    /// nobody wants the rest, so the call is cancelled. It is also cancelled when the rest has no room in memory, so
+    /// that it does not keep other calls waiting.
     pub(super) async fn drain(mut self: Box<Self>, tasks: AttachmentTasks) {
+        self.client_left.cancel();
+        self.unsent.clear();
         let (limit, interrupted) = (self.limits.drain, self.call.interrupt_token());
         let failure = tokio::select! {
             biased;

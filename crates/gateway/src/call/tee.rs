@@ -17,6 +17,7 @@ use futures_util::StreamExt;
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     ModelCall,
@@ -82,6 +83,7 @@ impl Tee {
         limits: ResponseLimits,
         call: ModelCall,
         tasks: AttachmentTasks,
+        client_left: CancellationToken,
     ) -> Self {
         let meter = UsageMeter::new(head.dialect, head.stream);
         let filter = (head.hide_usage && head.stream).then(UsageFilter::default);
@@ -102,6 +104,7 @@ impl Tee {
             complete: false,
             growth: HoldGrowth::default(),
             interrupted: Box::pin(call.interrupted()),
+            client_left,
             call,
         };
         Self { state: TeeState::Forwarding(Box::new(body)), tasks, length }

@@ -144,13 +144,22 @@ fn endpoint(path: &str) -> Option<ModelEndpoint> {
     }
 }
 
+/// Failures after which the gateway itself read no more of an answer.
+fn no_more_data() -> [UpstreamFailure; 4] {
+    [
+        UpstreamFailure::SessionEnded,
+        UpstreamFailure::Abandoned,
+        UpstreamFailure::AbandonedWithoutRoom,
+        UpstreamFailure::Interrupted,
+    ]
+}
+
 /// Returns how the failure message of a recorded call interrupted its answer; `None` if the answer is complete.
 ///
 /// A journal holds only the message of a failure, so the messages of earlier builds are recognised as well.
 fn interruption_of(failure: &str) -> Option<Interruption> {
     let is = |known: UpstreamFailure| failure == known.to_string();
-    let no_more_data = [UpstreamFailure::SessionEnded, UpstreamFailure::Abandoned, UpstreamFailure::Interrupted];
-    if no_more_data.into_iter().any(is) || EARLIER_NO_MORE_DATA.contains(&failure) {
+    if no_more_data().into_iter().any(is) || EARLIER_NO_MORE_DATA.contains(&failure) {
         Some(Interruption::NoMoreData)
     } else if is(UpstreamFailure::Cut)
         || is(UpstreamFailure::BudgetExhausted)
@@ -169,7 +178,7 @@ mod tests {
 
     #[test]
     fn interruptions_in_journals_of_this_and_earlier_builds_are_recognised() {
-        for failure in [UpstreamFailure::SessionEnded, UpstreamFailure::Abandoned, UpstreamFailure::Interrupted] {
+        for failure in no_more_data() {
             assert_eq!(interruption_of(&failure.to_string()), Some(Interruption::NoMoreData));
         }
         for failure in [UpstreamFailure::Cut, UpstreamFailure::Silent(120)] {

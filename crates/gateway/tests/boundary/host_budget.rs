@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use base::ByteBudget;
 use gateway::{GatewayIdentity, GatewayLimits, PriceTable};
-use http::StatusCode;
+use http::{Method, StatusCode};
 use protocol::SessionId;
 use store::{FileJournal, FreeSpaceFloor, StorageLimits, StorageMeter, SystemClock};
 use testkit::wait_until_async;
@@ -127,6 +127,39 @@ async fn full_budget_is_answered_with_429_and_a_time_to_retry() {
 }
 
 #[tokio::test]
+async fn abandoned_response_without_room_is_cancelled_and_charged() {
+    const BUDGET: usize = 128 << 10;
+    // The answer fits in the budget, but not beside the bytes of the others.
+    let rules = format!(
+        "  - when: {{prompt: {{contains: long}}}}\n    answer: [text: {}]\n    usage: {{input: 3, output: 99}}\n    \
+         pace: {{chars: 4096}}\n{HELLO}",
+        "x".repeat(80 << 10)
+    );
+    let budget = ByteBudget::new(BUDGET);
+    let mut others = budget.reservation();
+    assert!(others.try_grow(BUDGET / 2));
+    // A call that waits for room waits for longer than the test.
+    let limits = GatewayLimits { body_idle: 10 * TEST_TIMEOUT, drain: 10 * TEST_TIMEOUT, ..GatewayLimits::default() };
+    let gateway = TestGateway::with_identity(scripted(&rules), PriceTable::default(), |identity| {
+        (identity.limits, identity.in_flight) = (limits, budget.clone());
+    });
+    let mut client = TestClient::connect(gateway.address).await;
+    let response = client.send(gateway.request(Method::POST, "/v1/messages", prompt("long", true))).await;
+    wait_until_async("the budget is full", || async { budget.used() > BUDGET - (8 << 10) }).await;
+    drop((response, client));
+    assert_eq!(
+        gateway.wait_for_event("upstream_error").await["message"],
+        "the client disconnected and memory was full (limits.in_flight), so the call was cancelled"
+    );
+    assert_eq!(gateway.post("/v1/messages", prompt("hi", true)).await.status, StatusCode::OK);
+    let closed = gateway.close().await;
+    assert_eq!((budget.used(), closed.unknown_calls().len()), (BUDGET / 2, 0));
+    // The upstream reports the output tokens at the end, so the tokens are estimated from the bytes that arrived.
+    let usage = closed.session_usage();
+    assert!(usage.calls == 2 && usage.usage.input_tokens >= 3 && usage.usage.output_tokens > 1000, "{usage:?}");
+}
+
+#[tokio::test]
 async fn body_larger_than_the_budget_is_answered_with_413() {
     let gateway = gateway(GatewayLimits::default(), &ByteBudget::new(1000));
     let refused = gateway.post("/v1/messages", prompt(&"x".repeat(2000), false)).await;
@@ -147,7 +180,7 @@ async fn connection_above_the_limit_waits_until_another_closes() {
     let limits = GatewayLimits { connections: 1, ..GatewayLimits::default() };
     let gateway = gateway(limits, &ByteBudget::new(1 << 20));
     let mut first = TestClient::connect(gateway.address).await;
-    let answered = first.send(gateway.request(http::Method::HEAD, "/", "")).await;
+    let answered = first.send(gateway.request(Method::HEAD, "/", "")).await;
     assert_eq!(answered.status(), StatusCode::OK);
     let mut second = Box::pin(gateway.post("/v1/messages", prompt("hi", false)));
     assert!(timeout(Duration::from_millis(50), &mut second).await.is_err(), "served above the limit");
