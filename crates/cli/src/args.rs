@@ -201,7 +201,7 @@ pub(crate) struct DoctorArguments {
 pub(crate) struct ExecArguments {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArguments,
-    /// Directory to show at its own path and at /workspace: DIR[:overlay|bind|ro] (default: an empty directory)
+    /// Directory to show at /workspace: DIR[:overlay|bind|ro] (default: an empty directory)
     #[arg(long, value_name = "DIR[:MODE]")]
     pub(crate) workspace: Option<String>,
     /// Directory to show at /deps, read-only

@@ -23,7 +23,7 @@ use crate::terminal::TerminalLink;
 /// Access to sessions in this process or in a server.
 pub(crate) enum SessionAccess {
     /// Sessions in this process.
-    Local(Box<LocalSessions>),
+    Local(LocalSessions),
     /// Sessions in the server.
     Remote(ApiClient),
 }
@@ -57,8 +57,7 @@ impl SessionAccess {
         let directory = host::data_dir(config)?;
         let options = SessionOptions { policy: Some(policy.clone()), ..host::options(config) };
         let sessions = host::open_sessions(config, policy, spawner).await?;
-        let served = ServedSessions::open(sessions, &directory);
-        Ok(Self::Local(Box::new(LocalSessions { served, options })))
+        Ok(Self::Local(LocalSessions { served: ServedSessions::open(sessions, &directory), options }))
     }
 
     /// Creates a session.

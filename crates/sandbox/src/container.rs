@@ -22,7 +22,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use base::WORKSPACE;
 use bollard::models::ContainerCreateBody;
 use jail::{
     CgroupLimits, CgroupWatch, EngineNamespaces, HostUser, InitSettings, InitSocket, Jail, JailPlan, MountLayout,
@@ -187,8 +186,6 @@ impl ContainerBackend {
         special.describe(&mut effective);
         effective.extend(kernel_rows(kernel, &made.jail, self.settings.kind));
         RunningSandbox::watch(NewSandbox {
-            workspace_at: WORKSPACE.into(),
-            toolchains: crate::Toolchains::default(),
             id: spec.id,
             spawner: Arc::clone(&self.spawner),
             runner: self.runner,

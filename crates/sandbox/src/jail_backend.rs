@@ -1,11 +1,10 @@
 //! The jail backend, the default: sandboxes made in milliseconds, without a daemon and without an image.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use jail::{CgroupRoot, Jail, JailPlan, Spawner};
-use policy::{EffectivePolicy, EnforcementMeans, WorkspaceMode};
+use policy::{EnforcementMeans, WorkspaceMode};
 use serde_json::{Map, Value, json};
 
 use crate::blocking::BlockingRunner;
@@ -15,7 +14,6 @@ use crate::plan::{SandboxPlan, plan};
 use crate::refusal;
 use crate::running::{NewSandbox, RunningSandbox};
 use crate::system_files::SystemFiles;
-use crate::workspace_path::workspace_path;
 use crate::{OverlayLayers, Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxSpec, limits};
 
 /// Makes sandboxes with the jail.
@@ -43,10 +41,6 @@ impl JailBackend {
 impl SandboxBackend for JailBackend {
     fn name(&self) -> &'static str {
         "jail"
-    }
-
-    fn workspace_path(&self, path: &Path, policy: &EffectivePolicy) -> PathBuf {
-        workspace_path(path, &policy.fs())
     }
 
     fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
@@ -86,14 +80,12 @@ impl JailBackend {
         let terminals = json!({"state": "enforced", "by": "devpts", "value": jail::MAX_TERMINALS});
         effective.insert("terminals".to_owned(), terminals);
         special.describe(&mut effective);
-        effective.insert("toolchains".to_owned(), spec.toolchains.effective_row());
         if !landlock {
             effective.insert("landlock".to_owned(), json!({"state": "absent", "by": "this kernel has none"}));
         }
         let (spawner, policy) = (Arc::clone(&self.spawner), Arc::clone(&spec.policy));
         let (id, runner, resources) = (spec.id.clone(), self.runner, Box::new(group));
-        let (workspace_at, toolchains) = (plan.workspace_at, spec.toolchains.clone());
-        Ok(NewSandbox { id, workspace_at, toolchains, spawner, runner, made, resources, layers, effective, policy })
+        Ok(NewSandbox { id, spawner, runner, made, resources, layers, effective, policy })
     }
 }
 

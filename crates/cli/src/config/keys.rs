@@ -89,6 +89,12 @@ pub(crate) const KEYS: &[ConfigKey] = &[
     ),
     key("agents.NAME.upstream", ValueType::Text, "`model.upstream`", "Upstream for sessions of this agent."),
     key("agents.NAME.model", ValueType::Text, "the agent's own choice", "Model for sessions of this agent."),
+    key(
+        "terminal.detach_prefix",
+        ValueType::Text,
+        "`ctrl-\\\\`",
+        "Key that begins a command to `viv` in an interactive session; with `d` it detaches.",
+    ),
     key("upstreams.NAME", ValueType::Table, "", "One upstream, as an inline table."),
     key("upstreams.NAME.kind", ValueType::Word(KINDS), "", "API of the upstream; required."),
     key("upstreams.NAME.base_url", ValueType::Text, "the vendor's own", "Base URL."),

@@ -36,7 +36,6 @@ mod stopping;
 mod streaming;
 mod tasks;
 mod tls;
-mod toolchains;
 mod traffic;
 mod tty;
 mod upstreams;
