@@ -82,12 +82,12 @@ fn a_session_is_forked_exported_removed_and_imported_again() {
     let refused = place.run(&["sessions", "import", "s1.tar"]);
     assert!(refused.code == 2 && refused.stderr.contains("session_already_exists"), "{refused:?}");
     good(place.run(&["sessions", "import", "s1.tar", "--as", "s1-again"]));
-    assert!(good(place.run(&["logs", "s1-again"])).contains("prompt"));
+    assert!(good(place.run(&["sessions", "events", "s1-again"])).contains("session"));
     let other = viv_fixture();
     let bundle = place.workspace().parent().unwrap().join("s1.tar");
     let taken = good(other.run(&["sessions", "import", bundle.to_str().unwrap()]));
     assert!(taken.contains("ended"), "{taken}");
-    assert!(good(other.run(&["logs", "s1"])).contains("prompt"));
+    assert!(good(other.run(&["sessions", "events", "s1"])).contains("session"));
     assert_eq!(other.run(&["sessions", "send", "s1", "hello"]).code, 3, "nobody runs it");
 }
 
