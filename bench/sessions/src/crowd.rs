@@ -75,7 +75,7 @@ async fn run_session(
     for prompt in [PROMPTS[round % PROMPTS.len()], PROMPTS[(round + 1) % PROMPTS.len()]] {
         run_turn(address, connection, &base, prompt, tally).await?;
     }
-    let page = connection.get(&format!("{base}/events?limit=1000")).await?.json(200)?;
+    let page = connection.get(&format!("{base}/events?events=all&limit=1000")).await?.json(200)?;
     check_order(&page)?;
     if round.is_multiple_of(3) {
         // The session is ended during a turn.
@@ -98,7 +98,7 @@ async fn run_turn(
     tally: &mut Tally,
 ) -> Result<(), String> {
     let body = json!({"message": prompt}).to_string();
-    let mut events = Events::ask(address, "POST", &format!("{base}/messages/stream"), &body).await?;
+    let mut events = Events::ask(address, "POST", &format!("{base}/messages/stream?events=all"), &body).await?;
     let mut progress = TurnProgress::default();
     loop {
         let more = events.each(|frame| progress.read(&frame)).await?;

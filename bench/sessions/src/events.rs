@@ -24,7 +24,7 @@ pub(crate) struct Frame<'a> {
 impl Events {
     /// Opens the stream of `session` behind the event `after`.
     pub(crate) async fn follow(address: &str, session: &str, after: u64) -> Result<Self, String> {
-        Self::ask(address, "GET", &format!("/v1/sessions/{session}/events/sse?offset={after}"), "").await
+        Self::ask(address, "GET", &format!("/v1/sessions/{session}/events/sse?events=all&offset={after}"), "").await
     }
 
     /// Sends a request that is answered by a stream, and reads the head of the answer.

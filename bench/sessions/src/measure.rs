@@ -72,7 +72,7 @@ pub(crate) async fn page(address: &str, events: u64, count: u64) -> Result<Value
     let body = json!({"message": format!("/flood {events}")}).to_string();
     let mut last = 0;
     let started = Instant::now();
-    let turn = Events::ask(address, "POST", "/v1/sessions/long/messages/stream", &body).await?;
+    let turn = Events::ask(address, "POST", "/v1/sessions/long/messages/stream?events=all", &body).await?;
     let follow = |frame: Frame<'_>| {
         if frame.id <= last {
             return Err(format!("{} after {last}", frame.id));

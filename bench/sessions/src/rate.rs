@@ -18,7 +18,7 @@ pub(crate) async fn run(address: &str, sessions: u64, hertz: u64, seconds: u64) 
     let count = hertz * seconds;
     for number in 0..sessions {
         let body = json!({"message": format!("/rate {hertz} {count}")}).to_string();
-        let path = format!("/v1/sessions/steady-{number}/messages/stream");
+        let path = format!("/v1/sessions/steady-{number}/messages/stream?events=all");
         let stream = Events::ask(address, "POST", &path, &body).await?;
         all.spawn_local(read(stream, Instant::now()));
     }

@@ -258,7 +258,9 @@ fn database_of_an_earlier_version_is_migrated() {
     let fixture = IndexFixture::new();
     fixture.create(&fixture.index(), "s1");
     let database = rusqlite::Connection::open(fixture.directory.database()).unwrap();
-    database.execute_batch("DROP TABLE drift; PRAGMA user_version = 3;").unwrap();
+    let earlier = "DROP TABLE drift; DROP VIEW kept; ALTER TABLE session DROP COLUMN origin;
+        CREATE VIEW kept AS SELECT * FROM session WHERE deleted_ms IS NULL; PRAGMA user_version = 3;";
+    database.execute_batch(earlier).unwrap();
     drop(database);
     let index = fixture.index();
     assert_eq!((index.drift().unwrap().len(), index.list(None, 9).unwrap().sessions.len()), (0, 1));

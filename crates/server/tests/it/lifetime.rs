@@ -16,7 +16,7 @@ use crate::stage::Stage;
 crate::trials!(
     deleted_session_is_gone_and_its_id_is_not_reused,
     fork_continues_independently,
-    ended_session_cannot_be_forked,
+    ended_session_can_be_forked,
     bundle_is_complete_and_can_be_imported,
     import_keeps_the_metadata_of_the_session,
     deleted_session_can_be_imported_with_another_id,
@@ -97,12 +97,14 @@ async fn fork_continues_independently() {
     assert_eq!(stage.client.post("/v1/sessions/s1/fork", "").await.status, 200);
 }
 
-async fn ended_session_cannot_be_forked() {
+async fn ended_session_can_be_forked() {
     let stage = Stage::new();
     stage.session("s1").await;
     stage.client.post("/v1/sessions/s1/terminate", "").await;
-    let refused = stage.client.post("/v1/sessions/s1/fork", "").await;
-    assert_eq!((refused.status, &refused.json()["code"]), (409, &"session_ended".into()));
+    let forked = stage.client.post("/v1/sessions/s1/fork", r#"{"sessionId":"s2"}"#).await;
+    assert_eq!(forked.status, 200, "{}", forked.text());
+    let answered = stage.client.post("/v1/sessions/s2/messages/stream", r#"{"message":"hello"}"#).await;
+    assert!(answered.status == 200 && answered.text().contains("hello"), "{}", answered.text());
 }
 
 async fn bundle_is_complete_and_can_be_imported() {
