@@ -3,16 +3,17 @@
 #![allow(dead_code, reason = "the store uses only some generators")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod enforcement;
+
 use std::fmt::Debug;
 
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use protocol::{
-    AgentUnparsed, BodyRef, BudgetExceeded, ContentPart, CopiedLinks, EgressConnection, EnforcedValue,
-    EnforcementState, ErrorData, Event, EventBody, EventDraft, EventSource, ExecFinished, ExecStarted, FileAction,
-    Item, ItemDelta, ItemEvent, ItemKind, ItemRole, ItemStatus, KeyEnforcement, KeyEnforcements, LeftProcess, LlmCall,
-    ModelRequest, ModelResponse, NetworkAccess, Permission, PermissionStatus, PolicyChange, PolicyEffective,
+    AgentUnparsed, BodyRef, BudgetExceeded, ContentPart, EgressConnection, ErrorData, Event, EventBody, EventDraft,
+    EventSource, ExecFinished, ExecStarted, FileAction, Item, ItemDelta, ItemEvent, ItemKind, ItemRole, ItemStatus,
+    LeftProcess, LlmCall, ModelRequest, ModelResponse, Permission, PermissionStatus, PolicyChange, PolicyEffective,
     PolicySentence, Question, QuestionStatus, ReasoningVisibility, SessionEndReason, SessionEnded, SessionRecovered,
     SessionRegistered, SessionStarted, StderrOutput, TaskCommandFinished, TerminatedBy, Turn, TurnOutcome, TurnPhase,
     UpstreamError, Usage, WorkspaceChanged,
@@ -247,36 +248,8 @@ fn agent_unparsed() -> impl Strategy<Value = AgentUnparsed> {
 
 fn policy_effective() -> impl Strategy<Value = PolicyEffective> {
     let sentence = (text(), text(), text()).prop_map(|(text, layer, rule)| PolicySentence { text, layer, rule });
-    (text(), key_enforcements(), vec(sentence, 0..3)).prop_map(|(backend, keys, sentences)| PolicyEffective {
-        backend,
-        keys,
-        sentences,
-    })
-}
-
-fn key_enforcements() -> impl Strategy<Value = KeyEnforcements> {
-    let state = prop_oneof![
-        Just(EnforcementState::Enforced),
-        Just(EnforcementState::Weaker),
-        Just(EnforcementState::Absent),
-        "[A-Z]{1,8}".prop_map(EnforcementState::Other),
-    ];
-    let network = (any::<bool>(), vec(text(), 0..3), vec(text(), 0..3))
-        .prop_map(|(enabled, allowlist, intercept)| NetworkAccess { enabled, allowlist, intercept });
-    let value = prop_oneof![
-        any::<u64>().prop_map(EnforcedValue::Number),
-        network.prop_map(EnforcedValue::Network),
-        btree_map(text(), text(), 0..3).prop_map(EnforcedValue::HostBudget),
-        vec(json(), 0..3).prop_map(|values| EnforcedValue::Other(values.into())),
-    ];
-    let details = (of(any::<u64>()), vec(text(), 0..3), of((any::<u64>(), any::<u64>())), json());
-    let row = (state, text(), of(value), details).prop_map(|(state, by, value, details)| {
-        let (hidden, without_credentials, copied, raw) = details;
-        let copied_links = copied.map(|(files, bytes)| CopiedLinks { files, bytes });
-        let other = [("later".to_owned(), raw)].into_iter().collect();
-        KeyEnforcement { state, by, value, hidden, without_credentials, copied_links, other }
-    });
-    vec((text(), row), 0..3).prop_map(|rows| rows.into_iter().collect())
+    (text(), enforcement::key_enforcements(), vec(sentence, 0..3))
+        .prop_map(|(backend, keys, sentences)| PolicyEffective { backend, keys, sentences })
 }
 
 fn session_registered() -> impl Strategy<Value = SessionRegistered> {
