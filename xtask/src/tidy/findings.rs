@@ -27,7 +27,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 fn check_row(tree: &Tree, line: usize, row: &str) -> Vec<Finding> {
     let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
     let [id, _, tests] = cells[..] else {
-        return vec![Finding::new(SECURITY, line, "a row does not have three cells", "write finding, problem and tests")];
+        return vec![Finding::new(
+            SECURITY,
+            line,
+            "a row does not have three cells",
+            "write finding, problem and tests",
+        )];
     };
     let named: Vec<&str> = tests.split('`').skip(1).step_by(2).filter(|name| is_test_name(name)).collect();
     if named.is_empty() {
@@ -73,7 +78,10 @@ mod tests {
 
     #[test]
     fn unknown_and_missing_tests_are_found() {
-        assert_eq!(check_table("| H1 | a link | `links_are_followed` |"), ["H1 names the unknown test `links_are_followed`"]);
+        assert_eq!(
+            check_table("| H1 | a link | `links_are_followed` |"),
+            ["H1 names the unknown test `links_are_followed`"]
+        );
         assert_eq!(check_table("| H2 | a link | see below |"), ["H2 has no test"]);
         assert_eq!(check_table(""), ["there is no table of findings"]);
     }
