@@ -7,6 +7,7 @@
 
 mod codes;
 mod documents;
+mod findings;
 mod headers;
 mod layers;
 mod machine_paths;
@@ -61,6 +62,7 @@ const RULES: &[Rule] = &[
     Rule { name: "sizes", check: sizes::check },
     Rule { name: "vocabulary", check: vocabulary::check },
     Rule { name: "codes", check: codes::check },
+    Rule { name: "findings", check: findings::check },
 ];
 
 /// Checks every rule, and fails with all findings.

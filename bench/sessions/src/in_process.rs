@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use base::lock;
+use protocol::{EnforcementState, KeyEnforcement, KeyEnforcements};
 use sandbox::{
     ArchiveLimit, ByteRange, ByteStream, DirectoryListing, ExecSpec, FileContent, FileStat, FilesError, FilesFuture,
     OnExisting, OverlayLayers, ProcessExit, RemovalDepth, Sandbox, SandboxBackend, SandboxFuture, SandboxPort,
     SandboxProcess, SandboxSpec, UnpackReport, WorkspaceFiles,
 };
-use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
@@ -83,8 +83,9 @@ impl Sandbox for InProcessSandbox {
         &NoFiles
     }
 
-    fn effective(&self) -> Value {
-        json!({"fs": {"state": "absent", "by": "in-process"}, "net": {"state": "absent", "by": "in-process"}})
+    fn effective(&self) -> KeyEnforcements {
+        let absent = KeyEnforcement::new(EnforcementState::Absent, "in-process");
+        ["fs", "net"].into_iter().map(|key| (key.to_owned(), absent.clone())).collect()
     }
 
     fn layers(&self) -> Option<OverlayLayers> {

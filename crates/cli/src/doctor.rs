@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ::policy::EffectivePolicy;
 use jail::{FeatureProbe, Spawner, probe_kernel, probe_limits};
-use protocol::ProblemCode;
+use protocol::{KeyEnforcements, ProblemCode};
 use sandbox::{ExecSpec, SandboxSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -73,7 +73,7 @@ struct DoctorReport {
     sockets: Vec<PathBuf>,
     checks: Vec<DoctorCheck>,
     /// Enforcement of each policy key; empty if no sandbox could be made.
-    enforced: Map<String, Value>,
+    enforced: KeyEnforcements,
 }
 
 impl DoctorReport {
@@ -163,14 +163,13 @@ pub(crate) fn carry_out(
 }
 
 /// Renders one line for each policy key with its enforcement.
-fn render_keys(enforced: &Map<String, Value>) -> String {
+fn render_keys(enforced: &KeyEnforcements) -> String {
     let mut text = String::new();
     if !enforced.is_empty() {
         text.push_str("\nenforcement of policy keys:\n");
     }
-    for (key, row) in enforced {
-        let word = |name| row.get(name).and_then(Value::as_str).unwrap_or_default();
-        let _ = writeln!(text, "  {key:<14} {:<9} {}", word("state"), word("by"));
+    for (key, row) in enforced.iter() {
+        let _ = writeln!(text, "  {key:<14} {:<9} {}", row.state.to_string(), row.by);
     }
     text
 }
@@ -274,7 +273,7 @@ struct SandboxTrial {
     /// Backend that made the sandbox.
     backend: Option<&'static str>,
     /// Enforcement of each policy key in it.
-    enforced: Map<String, Value>,
+    enforced: KeyEnforcements,
 }
 
 /// Makes a sandbox with the chosen backend and runs a command in it.
@@ -292,9 +291,9 @@ async fn sandbox(config: &Config, policy: Arc<EffectivePolicy>, spawner: &Arc<Sp
         sandbox.destroy().await?;
         Ok::<_, Failure>((result?, effective, backend.name()))
     };
-    let failed = |check| SandboxTrial { check, backend: None, enforced: Map::new() };
+    let failed = |check| SandboxTrial { check, backend: None, enforced: KeyEnforcements::default() };
     match attempt.await {
-        Ok((result, Value::Object(enforced), name)) if is_ordinary(&result.stdout) => {
+        Ok((result, enforced, name)) if is_ordinary(&result.stdout) => {
             let made = format!("made by {name}, {}; a command ran in it as an ordinary user", reason(config));
             SandboxTrial { check: DoctorCheck::ok(ID, made), backend: Some(name), enforced }
         }

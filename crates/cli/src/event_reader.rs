@@ -6,7 +6,10 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 
-use protocol::{Event, EventBody, Permission, PermissionId, PermissionStatus, Question, QuestionId, QuestionStatus};
+use base::PrintableText;
+use protocol::{
+    Event, EventBody, Permission, PermissionId, PermissionStatus, Question, QuestionId, QuestionStatus, RequestMetadata,
+};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -86,23 +89,33 @@ impl OpenRequest<'_> {
 
 fn permission_resolution(resolved: &Permission) -> String {
     match resolved.status {
-        PermissionStatus::Accept => "answered elsewhere: allowed once".to_owned(),
-        PermissionStatus::AcceptForSession => "answered elsewhere: allowed for this session".to_owned(),
+        PermissionStatus::Accept => format!("{}: allowed once", answered(resolved.metadata.as_ref())),
+        PermissionStatus::AcceptForSession => {
+            format!("{}: allowed for this session", answered(resolved.metadata.as_ref()))
+        }
         _ => rejection(resolved.metadata.as_ref(), "denied"),
     }
 }
 
 fn question_resolution(resolved: &Question) -> String {
     match resolved.status {
-        QuestionStatus::Answered => "answered elsewhere".to_owned(),
+        QuestionStatus::Answered => answered(resolved.metadata.as_ref()),
         _ => rejection(resolved.metadata.as_ref(), "rejected"),
+    }
+}
+
+/// Returns who answered, where the session recorded the caller.
+fn answered(metadata: Option<&Value>) -> String {
+    match RequestMetadata::read(metadata).answered_by {
+        Some(caller) => format!("answered elsewhere by {}", PrintableText::clean_line(&caller)),
+        None => "answered elsewhere".to_owned(),
     }
 }
 
 /// Returns why a request was rejected, by the reason that the session recorded.
 fn rejection(metadata: Option<&Value>, verb: &str) -> String {
-    match metadata.and_then(|metadata| metadata["reason"].as_str()) {
-        None => format!("answered elsewhere: {verb}"),
+    match RequestMetadata::read(metadata).reason.as_deref() {
+        None => format!("{}: {verb}", answered(metadata)),
         Some("expired") => format!("not answered in time: {verb}"),
         Some("withdrawn") => "the agent withdrew the request".to_owned(),
         Some(_) => "the turn has ended: the request needs no answer".to_owned(),

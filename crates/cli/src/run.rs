@@ -9,6 +9,7 @@ mod ending;
 mod finish;
 mod interactive;
 mod prompt_text;
+mod waiting_line;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -142,8 +143,10 @@ async fn begin<'a>(
     output: RunOutput,
     signals: &mut StopSignals,
 ) -> Result<Result<Conversation<'a>, StopSignal>, Failure> {
+    let what = format!("starting {}", request.agent);
+    let conversation = Conversation::begin(access, request, answers, output);
     let begun = tokio::select! {
-        begun = Conversation::begin(access, request, answers, output) => begun.map(Ok),
+        begun = waiting_line::show_during(&what, conversation) => begun.map(Ok),
         stop = signals.received() => Ok(Err(stop)),
     };
     if !matches!(begun, Ok(Ok(_))) {
@@ -247,7 +250,7 @@ impl<'a> Conversation<'a> {
         loop {
             // Yield to the signal handler even if the journal always has a next event.
             tokio::task::coop::consume_budget().await;
-            let Some(event) = self.events.next().await? else { return Ok(TurnOutcome::Failed) };
+            let Some(event) = self.next_event().await? else { return Ok(TurnOutcome::Failed) };
             self.show(&event)?;
             self.model_failure.note(&event.draft.body);
             match &event.draft.body {
@@ -263,6 +266,16 @@ impl<'a> Conversation<'a> {
                 _ => {}
             }
         }
+    }
+
+    /// Returns the next event. A long wait shows a line on the terminal, unless it would overwrite a message.
+    async fn next_event(&mut self) -> Result<Option<Event>, Failure> {
+        let is_free = !(self.text.is_mid_line() && output::stdout_is_terminal());
+        if self.output != RunOutput::Text || !is_free {
+            return self.events.next().await;
+        }
+        let what = format!("waiting for {}", self.session.agent);
+        waiting_line::show_during(&what, self.events.next()).await
     }
 
     /// Ends the session. After a turn, shows the remaining events; after a signal, skips them.

@@ -20,6 +20,9 @@ use crate::host;
 use crate::served_sessions::ServedSessions;
 use crate::terminal::TerminalLink;
 
+/// The caller that answers requests of a session in this process, as other terminals read it.
+const STARTER: &str = "the program that started the session";
+
 /// Access to sessions in this process or in a server.
 pub(crate) enum SessionAccess {
     /// Sessions in this process.
@@ -127,7 +130,10 @@ impl SessionAccess {
         reply: PermissionReply,
     ) -> Result<(), Failure> {
         match self {
-            Self::Local(local) => Ok(local.served.sessions.reply_permission(id, permission, reply).await?),
+            Self::Local(local) => {
+                let caller = Some(STARTER.to_owned());
+                Ok(local.served.sessions.reply_permission_as(id, permission, reply, caller).await?)
+            }
             Self::Remote(client) => client.reply(id, permission, reply).await,
         }
     }
@@ -140,10 +146,10 @@ impl SessionAccess {
         answers: Option<Vec<Vec<String>>>,
     ) -> Result<(), Failure> {
         match (self, answers) {
-            (Self::Local(local), Some(answers)) => {
-                Ok(local.served.sessions.reply_question(id, question, answers).await?)
+            (Self::Local(local), answers) => {
+                let caller = Some(STARTER.to_owned());
+                Ok(local.served.sessions.resolve_question_as(id, question, answers, caller).await?)
             }
-            (Self::Local(local), None) => Ok(local.served.sessions.reject_question(id, question).await?),
             (Self::Remote(client), answers) => client.answer(id, question, answers).await,
         }
     }

@@ -2,10 +2,9 @@
 
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
 
 use crate::stream_delta::{DecodedStream, StreamDelta};
-use crate::{Attachment, CallId, SessionId, TurnId, Usage};
+use crate::{Attachment, CallId, KeyEnforcements, SessionId, TurnId, Usage};
 
 /// `session_registered`: the gateway accepts calls of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -169,8 +168,8 @@ pub struct LlmCall {
 pub struct PolicyEffective {
     /// The backend that enforces the policy.
     pub backend: String,
-    /// Key → `{state: enforced|weaker|absent, by, value}`.
-    pub keys: Value,
+    /// The enforcement of each policy key.
+    pub keys: KeyEnforcements,
     /// The policy as sentences for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sentences: Vec<PolicySentence>,

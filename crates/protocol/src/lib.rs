@@ -6,6 +6,7 @@
 //! Not here: I/O, clocks, async code, and rules about permissions.
 
 mod agent_events;
+mod enforcement;
 mod event;
 mod host_events;
 mod id;
@@ -23,6 +24,7 @@ pub use agent_events::{
     QuestionPrompt, QuestionStatus, SessionEndReason, SessionEnded, SessionStarted, StderrOutput, TerminatedBy, Turn,
     TurnOutcome, TurnPhase,
 };
+pub use enforcement::{CopiedLinks, EnforcedValue, EnforcementState, KeyEnforcement, KeyEnforcements, NetworkAccess};
 pub use event::{Event, EventBody, EventDraft, EventSource};
 pub use host_events::{
     BodyRef, BudgetExceeded, EgressConnection, ExecFinished, ExecStarted, LeftProcess, LlmCall, MessageQueued,

@@ -13,6 +13,8 @@ pub struct RequestMetadata {
     pub denied_by: Option<String>,
     /// The policy rule that asks a person about the request.
     pub asked_by: Option<String>,
+    /// The caller that answered the request: a token, a user or a program.
+    pub answered_by: Option<String>,
     /// Why the request was resolved without a person.
     pub reason: Option<String>,
     /// The event that kept a person from answering.
@@ -61,8 +63,8 @@ impl RequestMetadata {
             None => None,
         };
         let (granted_by, denied_by, asked_by) = (take("granted_by"), take("denied_by"), take("asked_by"));
-        let (reason, cause) = (take("reason"), take("cause"));
-        Self { granted_by, denied_by, asked_by, reason, cause, agent_fields }
+        let (answered_by, reason, cause) = (take("answered_by"), take("reason"), take("cause"));
+        Self { granted_by, denied_by, asked_by, answered_by, reason, cause, agent_fields }
     }
 
     /// Returns `metadata` with the fields of `resolution` added.
@@ -74,11 +76,21 @@ impl RequestMetadata {
         Some(resolved.into_value())
     }
 
+    /// Returns `metadata` with the caller that answered; `None` when the caller is not known. An agent cannot set the caller.
+    pub fn answered(metadata: Option<&Value>, by: Option<&str>) -> Option<Value> {
+        let mut answered = Self::read(metadata);
+        if by.is_none() && answered.answered_by.is_none() {
+            return metadata.cloned();
+        }
+        answered.answered_by = by.map(str::to_owned);
+        Some(answered.into_value())
+    }
+
     /// Returns the metadata as it is written to the journal.
     pub fn into_value(self) -> Value {
-        let Self { granted_by, denied_by, asked_by, reason, cause, mut agent_fields } = self;
+        let Self { granted_by, denied_by, asked_by, answered_by, reason, cause, mut agent_fields } = self;
         let rules = [("granted_by", granted_by), ("denied_by", denied_by), ("asked_by", asked_by)];
-        let fields = rules.into_iter().chain([("reason", reason), ("cause", cause)]);
+        let fields = rules.into_iter().chain([("answered_by", answered_by), ("reason", reason), ("cause", cause)]);
         let present = fields.filter_map(|(name, text)| Some((name.to_owned(), Value::String(text?))));
         agent_fields.extend(present);
         Value::Object(agent_fields)
@@ -106,7 +118,11 @@ mod tests {
         let asked = json!({"tool": "Bash", "reason": 5});
         let resolved = RequestMetadata::resolved(Some(&asked), Some(Resolution::expired("deadline")));
         assert_eq!(resolved, Some(json!({"tool": "Bash", "reason": "expired", "cause": "deadline"})));
-        assert_eq!(RequestMetadata::resolved(Some(&asked), None), Some(asked));
+        assert_eq!(RequestMetadata::resolved(Some(&asked), None), Some(asked.clone()));
+        let by_a_caller = RequestMetadata::answered(Some(&asked), Some("token t1"));
+        assert_eq!(by_a_caller, Some(json!({"tool": "Bash", "reason": 5, "answered_by": "token t1"})));
+        let forged = json!({"tool": "Bash", "answered_by": "token t1"});
+        assert_eq!(RequestMetadata::answered(Some(&forged), None), Some(json!({"tool": "Bash"})));
         let text = RequestMetadata::resolved(Some(&json!("text")), Some(Resolution::new("policy")));
         assert_eq!(text, Some(json!({"asked": "text", "reason": "policy"})));
     }

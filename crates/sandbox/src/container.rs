@@ -184,7 +184,9 @@ impl ContainerBackend {
             "no network + seccomp + egress proxy",
         );
         special.describe(&mut effective);
-        effective.extend(kernel_rows(kernel, &made.jail, self.settings.kind));
+        for (key, row) in kernel_rows(kernel, &made.jail, self.settings.kind) {
+            effective.set(key, row);
+        }
         RunningSandbox::watch(NewSandbox {
             id: spec.id,
             spawner: Arc::clone(&self.spawner),

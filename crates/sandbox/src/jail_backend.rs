@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use jail::{CgroupRoot, Jail, JailPlan, Spawner};
 use policy::{EnforcementMeans, WorkspaceMode};
-use serde_json::{Map, Value, json};
+use protocol::{EnforcedValue, EnforcementState, KeyEnforcement, KeyEnforcements};
 
 use crate::blocking::BlockingRunner;
 use crate::host_paths::HostPaths;
@@ -77,11 +77,11 @@ impl JailBackend {
         let mut effective = limits.effective;
         let files = if landlock { FILES_WITH_LANDLOCK } else { "private root" };
         describe_enforcement(&mut effective, fs.workspace_mode, files, NETWORK);
-        let terminals = json!({"state": "enforced", "by": "devpts", "value": jail::MAX_TERMINALS});
-        effective.insert("terminals".to_owned(), terminals);
+        let terminals = EnforcedValue::Number(u64::from(jail::MAX_TERMINALS));
+        effective.set("terminals", KeyEnforcement::enforced("devpts").with_value(terminals));
         special.describe(&mut effective);
         if !landlock {
-            effective.insert("landlock".to_owned(), json!({"state": "absent", "by": "this kernel has none"}));
+            effective.set("landlock", KeyEnforcement::new(EnforcementState::Absent, "this kernel has none"));
         }
         let (spawner, policy) = (Arc::clone(&self.spawner), Arc::clone(&spec.policy));
         let (id, runner, resources) = (spec.id.clone(), self.runner, Box::new(group));
@@ -104,12 +104,7 @@ const FILES_WITH_LANDLOCK: &str = "private root + landlock";
 const NETWORK: &str = "network namespace + seccomp + egress proxy";
 
 /// Adds the rows of `policy.effective` for everything but limits. `files` and `network` name the means that enforce them.
-pub(crate) fn describe_enforcement(
-    effective: &mut Map<String, Value>,
-    mode: WorkspaceMode,
-    files: &str,
-    network: &str,
-) {
+pub(crate) fn describe_enforcement(effective: &mut KeyEnforcements, mode: WorkspaceMode, files: &str, network: &str) {
     let (workspace, deny_read, deny_write) = match mode {
         WorkspaceMode::Overlay => ("overlayfs", Some("whiteout layer"), Some("refused when changes are applied")),
         WorkspaceMode::Readonly => ("read-only mount", Some("whiteout layer"), Some("read-only mount")),
@@ -127,10 +122,10 @@ pub(crate) fn describe_enforcement(
         ("models", Some("gateway")),
     ] {
         let row = match by {
-            Some(by) => json!({"state": "enforced", "by": by}),
-            None => json!({"state": "weaker", "by": "mounts over the files that existed at the start"}),
+            Some(by) => KeyEnforcement::enforced(by),
+            None => KeyEnforcement::new(EnforcementState::Weaker, "mounts over the files that existed at the start"),
         };
-        effective.insert(key.to_owned(), row);
+        effective.set(key, row);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use jail::{CgroupController, CgroupLimits, CgroupVersion, ProcessLimits};
 use policy::{EffectivePolicy, EnforcementMeans};
-use serde_json::{Map, Value, json};
+use protocol::{EnforcedValue, EnforcementState, KeyEnforcement, KeyEnforcements};
 
 use crate::SandboxError;
 
@@ -64,7 +64,7 @@ pub(crate) struct ChosenLimits {
     /// Limits enforced for each process.
     pub(crate) process: ProcessLimits,
     /// Rows of `policy.effective`.
-    pub(crate) effective: Map<String, Value>,
+    pub(crate) effective: KeyEnforcements,
 }
 
 /// Returns the name of a cgroup version in events.
@@ -79,7 +79,7 @@ pub(crate) fn choose(policy: &EffectivePolicy, enforcer: &LimitEnforcer<'_>) -> 
     let mut chosen = ChosenLimits {
         group: CgroupLimits::default(),
         process: ProcessLimits { nofile: limits.nofile, ..ProcessLimits::default() },
-        effective: Map::new(),
+        effective: KeyEnforcements::default(),
     };
     for (key, value, accepted) in [
         (LimitKey::Memory, limits.memory_bytes, degrade.memory),
@@ -97,64 +97,71 @@ pub(crate) fn choose(policy: &EffectivePolicy, enforcer: &LimitEnforcer<'_>) -> 
             None if key.weaker() <= accepted => chosen.limit_by_process(key, value),
             None => return Err(refused(key, enforcer.missing)),
         };
-        chosen.effective.insert(format!("proc.{}", key.name()), description);
+        chosen.effective.set(format!("proc.{}", key.name()), description);
     }
     chosen.limit_sockets(limits.socket_bytes, enforcer);
-    chosen.effective.insert("proc.disk".into(), row("enforced", "tmpfs", limits.disk_bytes));
-    chosen.effective.insert("proc.nofile".into(), row("enforced", "rlimit", limits.nofile));
-    chosen.effective.insert("proc.timeout".into(), row("enforced", "host", limits.timeout.as_secs()));
-    chosen.effective.insert("proc.output".into(), row("enforced", "host", limits.output_bytes));
+    chosen.effective.set("proc.disk", enforced("tmpfs", limits.disk_bytes));
+    chosen.effective.set("proc.nofile", enforced("rlimit", limits.nofile));
+    chosen.effective.set("proc.timeout", enforced("host", limits.timeout.as_secs()));
+    chosen.effective.set("proc.output", enforced("host", limits.output_bytes));
     Ok(chosen)
 }
 
 impl ChosenLimits {
-    fn limit_by_group(&mut self, key: LimitKey, value: u64, allowance: u64, means: &str) -> Value {
+    fn limit_by_group(&mut self, key: LimitKey, value: u64, allowance: u64, means: &str) -> KeyEnforcement {
         match key {
             LimitKey::Memory => self.group.memory_bytes = Some(value.saturating_add(allowance)),
             LimitKey::Pids => self.group.pids = Some(value),
             LimitKey::Cpus => self.group.cpu_millis = Some(value),
         }
-        row("enforced", means, value)
+        enforced(means, value)
     }
 
     /// Limits processes in a container with its own kernel, which counts processes and threads of the one user inside. The
     /// cgroup counts that kernel's own threads: exceeding its limit would end the whole sandbox, so it gets more.
-    fn limit_pids_in_own_kernel(&mut self, value: u64, means: &str) -> Value {
+    fn limit_pids_in_own_kernel(&mut self, value: u64, means: &str) -> KeyEnforcement {
         self.process.processes = Some(value);
         self.group.pids = Some(value.saturating_mul(THREADS_PER_PROCESS).saturating_add(KERNEL_THREADS));
-        row("enforced", &format!("rlimit in the container's own kernel, and {means} around it"), value)
+        enforced(&format!("rlimit in the container's own kernel, and {means} around it"), value)
     }
 
     /// Limits socket buffers. Version 1 of cgroups has a separate counter; version 2 and a container's own kernel count
     /// them as memory. Without a memory cgroup there is no limit, which the policy has accepted for `proc.memory`.
     fn limit_sockets(&mut self, value: u64, enforcer: &LimitEnforcer<'_>) {
         let description = match (enforcer.cgroup)(CgroupController::Memory) {
-            None => row("absent", "none", value),
+            None => row(EnforcementState::Absent, "none", value),
             Some(means) if enforcer.wraps_own_kernel => {
-                row("enforced", &format!("the container's own kernel, as memory of {means}"), value)
+                enforced(&format!("the container's own kernel, as memory of {means}"), value)
             }
             Some(means) if means.contains("cgroup1") => {
                 self.group.socket_bytes = Some(value);
-                row("enforced", &means, value)
+                enforced(&means, value)
             }
-            Some(means) => row("enforced", &format!("{means}, as a part of proc.memory"), value),
+            Some(means) => enforced(&format!("{means}, as a part of proc.memory"), value),
         };
-        self.effective.insert("proc.sockets".into(), description);
+        self.effective.set("proc.sockets", description);
     }
 
-    fn limit_by_process(&mut self, key: LimitKey, value: u64) -> Value {
+    fn limit_by_process(&mut self, key: LimitKey, value: u64) -> KeyEnforcement {
         match key {
             LimitKey::Memory => self.process.data_bytes = Some(value),
             LimitKey::Pids => self.process.processes = Some(value),
             LimitKey::Cpus => {}
         }
-        let state = if key.weaker() == EnforcementMeans::None { "absent" } else { "weaker" };
+        let state = match key.weaker() {
+            EnforcementMeans::None => EnforcementState::Absent,
+            _ => EnforcementState::Weaker,
+        };
         row(state, key.weaker().as_str(), value)
     }
 }
 
-fn row(state: &str, by: &str, value: u64) -> Value {
-    json!({"state": state, "by": by, "value": value})
+fn enforced(by: &str, value: u64) -> KeyEnforcement {
+    row(EnforcementState::Enforced, by, value)
+}
+
+fn row(state: EnforcementState, by: &str, value: u64) -> KeyEnforcement {
+    KeyEnforcement::new(state, by).with_value(EnforcedValue::Number(value))
 }
 
 fn refused(key: LimitKey, missing: &str) -> SandboxError {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use base::DEPENDENCIES;
 use jail::{BindMount, JailPlan, ProcessLimits, WorkspacePlan};
 use policy::{DnsMode, FileDenials, WorkspaceMode};
-use serde_json::{Map, Value, json};
+use protocol::{CopiedLinks, KeyEnforcements};
 
 use crate::hard_links::{self, SeparatedLinks};
 use crate::hidden_files::HiddenFiles;
@@ -40,22 +40,15 @@ pub(crate) struct SpecialFiles {
 
 impl SpecialFiles {
     /// Adds the numbers to the rows of `policy.effective`.
-    pub(crate) fn describe(&self, effective: &mut Map<String, Value>) {
-        let mut add = |key: &str, name: &str, value: Value| {
-            if let Some(row) = effective.get_mut(key).and_then(Value::as_object_mut) {
-                row.insert(name.to_owned(), value);
-            }
-        };
-        if self.hidden > 0 {
-            add("fs.deny_read", "hidden", self.hidden.into());
-        }
-        if !self.masked_configs.is_empty() {
-            let paths: Vec<_> = self.masked_configs.iter().map(|path| path.to_string_lossy()).collect();
-            add("fs.deny_read", "without_credentials", json!(paths));
+    pub(crate) fn describe(&self, effective: &mut KeyEnforcements) {
+        if let Some(row) = effective.get_mut("fs.deny_read") {
+            row.hidden = (self.hidden > 0).then_some(self.hidden as u64);
+            row.without_credentials =
+                self.masked_configs.iter().map(|path| path.to_string_lossy().into_owned()).collect();
         }
         let SeparatedLinks { files, bytes } = self.separated;
-        if files > 0 {
-            add("fs.workspace", "copied_links", json!({"files": files, "bytes": bytes}));
+        if let Some(row) = effective.get_mut("fs.workspace") {
+            row.copied_links = (files > 0).then_some(CopiedLinks { files: files as u64, bytes });
         }
     }
 }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use policy::EffectivePolicy;
-use protocol::ProblemCode;
+use protocol::{KeyEnforcements, ProblemCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{ExecSpec, InsidePort, InsideProcess, OverlayLayers, ProcessExit, WindowSize, WorkspaceFiles};
@@ -40,7 +40,7 @@ pub trait Sandbox: Send + Sync {
     /// Returns the files of the workspace.
     fn files(&self) -> &dyn WorkspaceFiles;
     /// Returns for each policy key whether and by what it is enforced: the data of `policy.effective`.
-    fn effective(&self) -> serde_json::Value;
+    fn effective(&self) -> KeyEnforcements;
     /// Returns the layers of an overlay workspace; `None` for every other mode.
     fn layers(&self) -> Option<OverlayLayers>;
     /// Returns the processes inside in the order of their start, without init; `None` when the backend cannot tell. Reads

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use base::{WORKSPACE, lock};
 use jail::{ExecPlan, HostUser, Jail, Spawner};
-use serde_json::{Map, Value};
+use protocol::KeyEnforcements;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
@@ -44,7 +44,7 @@ pub(crate) struct NewSandbox {
     pub(crate) made: jail::NewJail,
     pub(crate) resources: Box<dyn SandboxResources>,
     pub(crate) layers: Option<OverlayLayers>,
-    pub(crate) effective: Map<String, Value>,
+    pub(crate) effective: KeyEnforcements,
     pub(crate) policy: Arc<policy::EffectivePolicy>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct RunningSandbox {
     terminals: Mutex<Option<Arc<OwnedFd>>>,
     init_makes_terminals: bool,
     layers: Option<OverlayLayers>,
-    effective: Map<String, Value>,
+    effective: KeyEnforcements,
     commands: Arc<Commands>,
     ended: watch::Receiver<bool>,
     /// The task that reads the events of the sandbox. It ends with the control socket.
@@ -223,8 +223,8 @@ impl Sandbox for RunningSandbox {
         &self.files
     }
 
-    fn effective(&self) -> Value {
-        Value::Object(self.effective.clone())
+    fn effective(&self) -> KeyEnforcements {
+        self.effective.clone()
     }
 
     fn layers(&self) -> Option<OverlayLayers> {

@@ -15,6 +15,7 @@ use std::sync::Mutex;
 
 use base::{WORKSPACE, lock};
 use policy::WorkspaceMode;
+use protocol::{EnforcementState, KeyEnforcement, KeyEnforcements};
 use rustix::process::Pid;
 use tokio::process::Command;
 use tokio::task::JoinSet;
@@ -188,10 +189,9 @@ impl Sandbox for UnconfinedSandbox {
         &self.files
     }
 
-    fn effective(&self) -> serde_json::Value {
-        KEYS.into_iter()
-            .map(|key| (key.to_owned(), serde_json::json!({"state": "absent", "by": "unconfined"})))
-            .collect()
+    fn effective(&self) -> KeyEnforcements {
+        let absent = KeyEnforcement::new(EnforcementState::Absent, "unconfined");
+        KEYS.into_iter().map(|key| (key.to_owned(), absent.clone())).collect()
     }
 
     fn layers(&self) -> Option<OverlayLayers> {
@@ -356,6 +356,7 @@ mod tests {
     async fn effective_policy_says_that_nothing_is_enforced() {
         let scratch = tempfile::tempdir().unwrap();
         let effective = make(scratch.path()).await.effective();
-        assert!(effective.as_object().unwrap().values().all(|key| key["state"] == "absent"));
+        assert!(!effective.is_empty());
+        assert!(effective.iter().all(|(_, key)| key.state == EnforcementState::Absent), "{effective:?}");
     }
 }

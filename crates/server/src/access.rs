@@ -23,6 +23,11 @@ use crate::error::ApiError;
 use crate::peer::Peer;
 use crate::state::AppState;
 
+/// Names of callers without a stored token, in the audit log.
+const ANYBODY: &str = "anybody";
+const OWN_TOKEN: &str = "the server's own token";
+const USER: &str = "the user of this server";
+
 /// The part of the API that a token may use. Scopes do not include each other, except that `Admin` includes all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenScope {
@@ -105,7 +110,7 @@ impl AuthMode {
     fn authorize(&self, header: Option<&str>, scope: TokenScope) -> Result<(String, CallerTrust), ApiError> {
         let fixed = match self {
             // The caller can be any process of any user on this machine.
-            Self::None => return Ok(("anybody".to_owned(), CallerTrust::Anonymous)),
+            Self::None => return Ok((ANYBODY.to_owned(), CallerTrust::Anonymous)),
             Self::Tokens(fixed) | Self::Stored(fixed, _) => fixed,
         };
         let presented = header
@@ -120,7 +125,7 @@ impl AuthMode {
             }
         }
         let (who, token) = match found {
-            Some(token) => ("the server's own token".to_owned(), token),
+            Some(token) => (OWN_TOKEN.to_owned(), token),
             None => self.find_stored(&digest)?,
         };
         if token.covers(scope) {
@@ -203,6 +208,16 @@ impl Caller {
         self
     }
 
+    /// Returns the caller as the events of a session name it.
+    pub(crate) fn description(&self) -> String {
+        match self.name.as_str() {
+            ANYBODY => "a caller without a token".to_owned(),
+            USER => "a program of the same user".to_owned(),
+            OWN_TOKEN => OWN_TOKEN.to_owned(),
+            id => format!("token {id}"),
+        }
+    }
+
     /// Returns whether the caller still has `scope`; false after its token was revoked.
     pub(crate) fn is_still_allowed(&self, state: &AppState, scope: TokenScope) -> bool {
         self.revocable.as_deref().is_none_or(|header| state.config.auth.authorize(Some(header), scope).is_ok())
@@ -257,7 +272,7 @@ pub(crate) async fn require_admin(
 
 async fn check(state: &AppState, mut request: Request, next: Next, scope: TokenScope) -> Result<Response, ApiError> {
     let (who, trust) = if request.extensions().get::<Peer>() == Some(&Peer::SameUser) {
-        ("the user of this server".to_owned(), CallerTrust::Full)
+        (USER.to_owned(), CallerTrust::Full)
     } else {
         let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         state.config.auth.authorize(header, scope)?

@@ -6,7 +6,9 @@ pub(crate) mod feed;
 pub(crate) mod files;
 pub(crate) mod terminal;
 
-use protocol::{Attachment, Event, Grant, PermissionReply, SessionId, SessionInfo, TurnOutcome};
+use protocol::{
+    Attachment, Event, Grant, KeyEnforcement, KeyEnforcements, PermissionReply, SessionId, SessionInfo, TurnOutcome,
+};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use session::{PendingRequest, QueuedMessage, ReplayOutcome, UserMessage, WhenBusy};
@@ -312,7 +314,8 @@ pub(crate) struct SessionPolicy {
     /// The backend of its sandbox.
     pub(crate) backend: String,
     /// Each policy key, whether it is enforced, and the means of enforcement.
-    pub(crate) keys: serde_json::Value,
+    #[schema(value_type = std::collections::BTreeMap<String, KeyEnforcement>)]
+    pub(crate) keys: KeyEnforcements,
 }
 
 /// Deserializes a number that fits into a signed 64-bit integer, as the OpenAPI document states.

@@ -48,7 +48,7 @@ pub use ports::PortConnection;
 pub use queue::QueuedMessage;
 
 pub(crate) use actor::{Actor, resolved_permission, resolved_question, summarize_changes};
-pub(crate) use actor_command::{ActorCommand, ReplySender};
+pub(crate) use actor_command::{ActorCommand, GivenAnswer, ReplySender};
 pub(crate) use drift::{drift_of_event, group_drift};
 pub(crate) use git_config::git_config;
 pub(crate) use host::SessionHost;

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use base::PrintableText;
-use protocol::{PolicyEffective, PolicySentence};
-use serde_json::{Value, json};
+use protocol::{CopiedLinks, KeyEnforcement, PolicyEffective, PolicySentence};
+use serde_json::json;
 
 use super::{PolicyCommandError, PolicyContext, hidden, load, print_json};
 
@@ -48,7 +48,7 @@ pub(super) fn run(
 
 /// Returns a line about the files that the policy hides in a session; `None` when there are none.
 pub(crate) fn hidden_notice(effective: &PolicyEffective) -> Option<String> {
-    let files = effective.keys.get("fs.deny_read")?.get("hidden")?.as_u64()?;
+    let files = effective.keys.get("fs.deny_read")?.hidden?;
     Some(format!("{}: viv policy explain", hidden::count(usize::try_from(files).ok()?)?))
 }
 
@@ -62,23 +62,23 @@ pub(crate) fn session(effective: &PolicyEffective, json: bool) -> String {
         let _ = writeln!(text, "{}", PrintableText::exact_line(&format!("{sentence}  [{layer}: {rule}]")));
     }
     let _ = writeln!(text, "\nenforced by the {} backend:", effective.backend);
-    for (key, row) in effective.keys.as_object().into_iter().flatten() {
-        let word = |name| row.get(name).and_then(Value::as_str).unwrap_or_default();
-        let _ = writeln!(text, "  {key:<14} {:<9} {}{}", word("state"), word("by"), notes(row));
+    for (key, row) in effective.keys.iter() {
+        let line = format!("  {key:<14} {:<9} {}{}", row.state.to_string(), row.by, notes(row));
+        let _ = writeln!(text, "{}", PrintableText::exact_line(&line));
     }
     text
 }
 
 /// Returns the numbers of a row: hidden files, masked configurations, and hard links that were replaced by copies.
-fn notes(row: &Value) -> String {
+fn notes(row: &KeyEnforcement) -> String {
     let mut notes = String::new();
-    if let Some(hidden) = row.get("hidden").and_then(Value::as_u64) {
+    if let Some(hidden) = row.hidden {
         let _ = write!(notes, "; {hidden} hidden");
     }
-    for path in row.get("without_credentials").and_then(Value::as_array).into_iter().flatten() {
-        let _ = write!(notes, "; {} without its credentials", path.as_str().unwrap_or_default());
+    for path in &row.without_credentials {
+        let _ = write!(notes, "; {path} without its credentials");
     }
-    if let Some(files) = row.pointer("/copied_links/files").and_then(Value::as_u64) {
+    if let Some(CopiedLinks { files, .. }) = row.copied_links {
         let _ = write!(notes, "; {files} hard-linked files replaced by private copies");
     }
     notes

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use base::PrintableText;
-use protocol::{EgressConnection, Event, EventBody, PolicyEffective, SessionId};
+use protocol::{EgressConnection, EnforcedValue, Event, EventBody, NetworkAccess, PolicyEffective, SessionId};
 use serde_json::json;
 use store::{DataDir, SessionIndex, SystemClock};
 
@@ -121,9 +121,10 @@ pub(crate) async fn suggest(reference: &str, config: &Config, setting: &PolicyCo
 
 /// Returns the network access of a session: allowed hosts, and hosts with intercepted TLS.
 fn prior_access(policy: &PolicyEffective) -> PriorAccess {
-    let list = |name: &str| {
-        let entries = policy.keys["net"]["value"][name].as_array();
-        entries.into_iter().flatten().filter_map(|entry| entry.as_str().map(str::to_owned)).collect()
-    };
-    PriorAccess { allowed: list("allowlist"), intercepted: list("intercept") }
+    match policy.keys.get("net").and_then(|net| net.value.clone()) {
+        Some(EnforcedValue::Network(NetworkAccess { allowlist, intercept, .. })) => {
+            PriorAccess { allowed: allowlist.into_iter().collect(), intercepted: intercept.into_iter().collect() }
+        }
+        _ => PriorAccess::default(),
+    }
 }

@@ -1,4 +1,6 @@
 //! Tests of permission prompts on a terminal: everything that is approved is visible, and only deliberate keys answer.
+//!
+//! They look at the screen of a terminal emulator, so that text counts only where a person sees it.
 
 use serde_json::Value;
 
@@ -8,18 +10,23 @@ use crate::terminal::Terminal;
 use testkit::VivFixture;
 
 /// The end of the prompt, after which keys count.
-const PROMPT: &str = "[n]o: ";
+const PROMPT: &str = "[n]o:";
+
+/// Returns whether the last line asks for an answer.
+fn asks(screen: &str) -> bool {
+    let last = screen.lines().last().unwrap_or_default();
+    let is_whole = last.ends_with(PROMPT)
+        || last.rsplit_once("always ").is_some_and(|(_, count)| count.trim_end_matches(':').parse::<u32>().is_ok());
+    last.contains("allow?") && is_whole && last.ends_with(':')
+}
 
 fn start(place: &VivFixture, prompt: &str) -> Terminal {
     Terminal::start(place.command(&["run", "--workspace", "workspace", "mock", prompt]))
 }
 
-/// Returns the text on the terminal without styles, line ends and spaces, which wrapping adds.
+/// Returns text without line ends and spaces, which the view adds where it cuts a long line.
 fn joined(shown: &str) -> String {
-    let plain = shown
-        .split('\x1b')
-        .map(|part| part.strip_prefix('[').and_then(|rest| rest.split_once('m')).map_or(part, |(_, rest)| rest));
-    plain.collect::<String>().split_whitespace().collect()
+    shown.split_whitespace().collect()
 }
 
 fn resolved(place: &VivFixture) -> Vec<Value> {
@@ -32,9 +39,9 @@ fn keys_typed_before_the_prompt_do_not_answer_it() {
     let mut terminal = start(&place, "/run touch made");
     terminal.type_line("y");
     terminal.type_keys(b"y");
-    terminal.until(PROMPT);
+    terminal.until_screen(asks);
     terminal.type_line("n");
-    let (_, shown) = terminal.finish();
+    let (_, shown) = terminal.finish_on_screen();
     assert_eq!(resolved(&place)[0]["status"], "reject", "{shown}");
 }
 
@@ -42,9 +49,9 @@ fn keys_typed_before_the_prompt_do_not_answer_it() {
 fn a_deliberate_answer_allows_the_command() {
     let place = viv_fixture();
     let mut terminal = start(&place, "/run echo allowed");
-    terminal.until(PROMPT);
+    terminal.until_screen(asks);
     terminal.type_line("y");
-    let (status, shown) = terminal.finish();
+    let (status, shown) = terminal.finish_on_screen();
     assert_eq!((status.code(), &resolved(&place)[0]["status"]), (Some(0), &Value::from("accept")), "{shown}");
 }
 
@@ -53,49 +60,49 @@ fn the_whole_command_its_rule_and_the_scope_of_always_are_shown() {
     let place = viv_fixture();
     let command = format!("echo {} rm -rf ./HIDDEN", "x".repeat(700));
     let mut terminal = start(&place, &format!("/run {command}"));
-    terminal.until(PROMPT);
-    let shown = joined(&terminal.shown);
-    assert!(shown.contains(&joined(&format!("$ {command}"))), "{}", terminal.shown);
-    assert!(shown.contains("rule:theagentasks;noruleofthepolicydecides"), "{}", terminal.shown);
-    assert!(shown.contains("always:exactlythiscommandbyrun_command,untilthesessionends"), "{}", terminal.shown);
+    terminal.until_screen(asks);
+    let shown = joined(&terminal.screen());
+    assert!(shown.contains(&joined(&format!("$ {command}"))), "{}", terminal.screen());
+    assert!(shown.contains("rule:theagentasks;noruleofthepolicydecides"), "{}", terminal.screen());
+    assert!(shown.contains("always:exactlythiscommandbyrun_command,untilthesessionends"), "{}", terminal.screen());
     terminal.type_line("n");
-    terminal.finish();
+    terminal.finish_on_screen();
 }
 
 #[test]
 fn the_policy_rule_that_asks_is_named_with_its_line() {
     let place = viv_fixture();
     let mut terminal = start(&place, "/run git push origin");
-    terminal.until(PROMPT);
-    assert!(joined(&terminal.shown).contains("rule:tools.ask"), "{}", terminal.shown);
+    terminal.until_screen(asks);
+    assert!(joined(&terminal.screen()).contains("rule:tools.ask"), "{}", terminal.screen());
     terminal.type_line("n");
-    terminal.finish();
+    terminal.finish_on_screen();
 }
 
 #[test]
 fn an_edit_is_shown_as_a_diff() {
     let place = viv_fixture();
     let mut terminal = start(&place, "/file /tmp/outside.md");
-    terminal.until(PROMPT);
+    terminal.until_screen(asks);
     let request = &journal::of_kind(&place, "permission.requested")[0];
     let content = request["metadata"]["input"]["content"].as_str().unwrap();
     let first = content.lines().next().unwrap();
-    assert!(terminal.shown.contains("/tmp/outside.md"), "{}", terminal.shown);
-    assert!(terminal.shown.contains(&format!("+{first}")), "{}", terminal.shown);
-    assert!(joined(&terminal.shown).contains("always:everychangeof`/tmp/outside.md`"), "{}", terminal.shown);
+    assert!(terminal.screen().contains("/tmp/outside.md"), "{}", terminal.screen());
+    assert!(terminal.screen().contains(&format!("+{first}")), "{}", terminal.screen());
+    assert!(joined(&terminal.screen()).contains("always:everychangeof`/tmp/outside.md`"), "{}", terminal.screen());
 
     // The agent asks again before it edits the file.
-    terminal.shown.clear();
+    terminal.clear();
     terminal.type_line("n");
-    terminal.until("edit_file");
-    terminal.until(PROMPT);
+    terminal.until_screen(|screen| screen.contains("edit_file"));
+    terminal.until_screen(asks);
     let request = &journal::of_kind(&place, "permission.requested")[1];
     for (sign, name) in [('-', "old"), ('+', "new")] {
         let text = request["metadata"]["input"][name].as_str().unwrap().lines().next().unwrap().to_owned();
-        assert!(terminal.shown.contains(&format!("{sign}{text}")), "{}", terminal.shown);
+        assert!(terminal.screen().contains(&format!("{sign}{text}")), "{}", terminal.screen());
     }
     terminal.type_line("n");
-    terminal.finish();
+    terminal.finish_on_screen();
 }
 
 #[test]
@@ -103,24 +110,25 @@ fn a_long_request_is_viewed_before_it_is_allowed() {
     let place = viv_fixture();
     let command = format!("echo {} HIDDEN", "x".repeat(3000));
     let mut terminal = start(&place, &format!("/run {command}"));
-    // Each prompt ends with a reset of its colour.
-    terminal.until(": \x1b[0m");
-    assert!(terminal.shown.contains("more lines, [v]iew") && !terminal.shown.contains("rule: "), "{}", terminal.shown);
-    let mut seen = std::mem::take(&mut terminal.shown);
+    terminal.until_screen(asks);
+    let first = terminal.screen();
+    assert!(first.contains("more lines, [v]iew") && !first.contains("rule: "), "{first}");
+    let mut seen = first;
+    terminal.clear();
     terminal.type_line("y");
-    terminal.until("lines are not shown yet");
-    terminal.until(": \x1b[0m");
-    assert!(resolved(&place).is_empty(), "{}", terminal.shown);
+    terminal.until_screen(|screen| screen.contains("lines are not shown yet") && asks(screen));
+    assert!(resolved(&place).is_empty(), "{}", terminal.screen());
     for _ in 0..10 {
-        if terminal.shown.contains(PROMPT) {
+        if terminal.screen().ends_with(PROMPT) {
             break;
         }
-        seen.push_str(&std::mem::take(&mut terminal.shown));
+        seen.push_str(&terminal.screen());
+        terminal.clear();
         terminal.type_line("v");
-        terminal.until(": \x1b[0m");
+        terminal.until_screen(asks);
     }
     terminal.type_line("y");
-    let (status, shown) = terminal.finish();
+    let (status, shown) = terminal.finish_on_screen();
     seen.push_str(&shown);
     assert_eq!((status.code(), &resolved(&place)[0]["status"]), (Some(0), &Value::from("accept")), "{seen}");
     assert!(seen.contains("HIDDEN") && seen.contains("rule: "), "{seen}");
@@ -130,16 +138,15 @@ fn a_long_request_is_viewed_before_it_is_allowed() {
 fn an_answer_that_is_not_understood_asks_again() {
     let place = viv_fixture();
     let mut terminal = start(&place, "/run echo allowed");
-    terminal.until(PROMPT);
+    terminal.until_screen(asks);
     for unknown in ["what?", "", "yy"] {
-        terminal.shown.clear();
+        terminal.clear();
         terminal.type_line(unknown);
-        terminal.until("not understood; answer y, a, n or v");
-        terminal.until(PROMPT);
+        terminal.until_screen(|screen| screen.contains("not understood; answer y, a, n or v") && asks(screen));
         assert!(resolved(&place).is_empty(), "`{unknown}` answered the request");
     }
     terminal.type_line("Y");
-    let (status, shown) = terminal.finish();
+    let (status, shown) = terminal.finish_on_screen();
     assert_eq!((status.code(), &resolved(&place)[0]["status"]), (Some(0), &Value::from("accept")), "{shown}");
 }
 
@@ -147,30 +154,31 @@ fn an_answer_that_is_not_understood_asks_again() {
 fn the_end_of_input_denies() {
     let place = viv_fixture();
     let mut terminal = start(&place, "/run echo allowed");
-    terminal.until(PROMPT);
+    terminal.until_screen(asks);
     terminal.type_keys(b"\x04");
-    let (_, shown) = terminal.finish();
+    let (_, shown) = terminal.finish_on_screen();
     assert_eq!(resolved(&place)[0]["status"], "reject", "{shown}");
 }
 
 #[test]
 fn an_answer_given_elsewhere_ends_the_prompt_and_the_run_goes_on() {
-    for (command, line, outcome) in
-        [("allow", "answered elsewhere: allowed once", "accept"), ("deny", "answered elsewhere: denied", "reject")]
-    {
+    for (command, line, outcome) in [("allow", "allowed once", "accept"), ("deny", "denied", "reject")] {
+        let line = format!("answered elsewhere by a program of the same user: {line}");
         let place = viv_fixture();
         let mut terminal = start(&place, "/run echo allowed");
-        terminal.until(PROMPT);
+        terminal.until_screen(asks);
         let listed = place.run(&["perms", "ls"]).stdout;
         let id = listed.split('\t').next().unwrap().to_owned();
         let shown = place.run(&["perms", "show", &id]).stdout;
         assert!(shown.starts_with("run_command\n$ echo allowed\nrule: ") && shown.contains("\nalways: "), "{shown}");
         assert_eq!(place.run(&["perms", command, &id]).code, 0);
-        terminal.until(line);
-        let (status, shown) = terminal.finish();
+        terminal.until_screen(|screen| joined(screen).contains(&joined(&line)));
+        let (status, shown) = terminal.finish_on_screen();
         assert_eq!(status.code(), Some(0), "{shown}");
         assert!(shown.contains("model call") && shown.contains("viv sessions diff"), "{shown}");
-        assert_eq!(resolved(&place)[0]["status"], outcome, "{shown}");
+        let resolved = &resolved(&place)[0];
+        assert_eq!(resolved["status"], outcome, "{shown}");
+        assert_eq!(resolved["metadata"]["answered_by"], "a program of the same user", "{shown}");
     }
 }
 

@@ -91,6 +91,20 @@ fn an_answer_is_the_typed_text_or_the_chosen_option() {
 }
 
 #[test]
+fn a_long_wait_shows_a_line_on_a_terminal_and_nothing_in_a_pipe() {
+    let place = viv_fixture();
+    let arguments = ["run", "--workspace", "workspace", "--perms=allow", "mock", "/run sleep 1.5"];
+    let mut terminal = Terminal::start(place.command(&arguments));
+    terminal.until_screen(|screen| screen.contains(" waiting for mock · 1 s"));
+    let (status, screen) = terminal.finish_on_screen();
+    assert_eq!(status.code(), Some(0), "{screen}");
+    assert!(!screen.contains("waiting for mock"), "the line stayed:\n{screen}");
+    let piped = place.run(&arguments);
+    assert_eq!(piped.code, 0, "{piped:?}");
+    assert!(!piped.stderr.contains("waiting") && !piped.stderr.contains('\r'), "{}", piped.stderr);
+}
+
+#[test]
 fn an_unsupported_permission_mode_is_rejected() {
     let place = viv_fixture();
     let planned = place.run(&["run", "--workspace", "workspace", "--mode", "plan", "mock", "/echo hello"]);

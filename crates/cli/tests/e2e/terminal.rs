@@ -1,4 +1,4 @@
-//! A pseudo-terminal for tests.
+//! A pseudo-terminal for tests, with a terminal emulator that draws what a person sees.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,8 +14,18 @@ use testkit::wait_for_exit;
 pub(crate) struct Terminal {
     master: File,
     child: Child,
-    /// All output of the program.
+    /// All output of the program, as bytes for the terminal.
     pub(crate) shown: String,
+    screen: avt::Terminal,
+    /// The start of a character that was split between two reads.
+    partial: Vec<u8>,
+}
+
+/// Columns and rows of the emulator. It is tall, so that nothing scrolls away.
+const SCREEN: (usize, usize) = (80, 400);
+
+fn empty_screen() -> avt::Terminal {
+    avt::Terminal::new(SCREEN.0, SCREEN.1).unwrap()
 }
 
 impl Terminal {
@@ -31,20 +41,60 @@ impl Terminal {
         let child = command.spawn().unwrap();
         // The command holds our copies of the other end. Reading ends only after they are closed.
         drop(command);
-        Self { master: File::from(master), child, shown: String::new() }
+        Self { master: File::from(master), child, shown: String::new(), screen: empty_screen(), partial: Vec::new() }
     }
 
     /// Reads until `text` is shown or the program ends.
     #[track_caller]
     pub(crate) fn until(&mut self, text: &str) {
-        let mut buffer = [0; 4096];
         while !self.shown.contains(text) {
-            match self.master.read(&mut buffer) {
-                Ok(count) if count > 0 => self.shown.push_str(&String::from_utf8_lossy(&buffer[..count])),
-                // Reading fails with EIO after the other end is closed.
-                _ => panic!("`{text}` was never shown:\n{}", self.shown),
+            assert!(self.read(), "`{text}` was never shown:\n{}", self.shown);
+        }
+    }
+
+    /// Reads until the screen, as a person sees it, satisfies `wanted`. Fails when the program ends before.
+    #[track_caller]
+    pub(crate) fn until_screen(&mut self, wanted: impl Fn(&str) -> bool) {
+        while !wanted(&self.screen()) {
+            assert!(self.read(), "the program ended before the screen was as expected:\n{}", self.screen());
+        }
+    }
+
+    /// Returns the text on the screen. Rows that the terminal wrapped are one line.
+    pub(crate) fn screen(&self) -> String {
+        let mut text = String::new();
+        for row in (0..SCREEN.1).filter_map(|row| self.screen.screen().line(row)) {
+            text.push_str(&row.text());
+            if !row.is_wrapped() {
+                text.truncate(text.trim_end_matches(' ').len());
+                text.push('\n');
             }
         }
+        text.truncate(text.trim_end().len());
+        text
+    }
+
+    /// Clears the screen, as a person does who waits for the next output.
+    pub(crate) fn clear(&mut self) {
+        self.shown.clear();
+        self.screen = empty_screen();
+    }
+
+    /// Reads a piece of output; returns false after the end. Reading fails with EIO after the other end is closed.
+    fn read(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        let Ok(count @ 1..) = self.master.read(&mut buffer) else { return false };
+        self.partial.extend_from_slice(&buffer[..count]);
+        let whole = match std::str::from_utf8(&self.partial) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => self.partial.len(),
+        };
+        let rest = self.partial.split_off(whole);
+        let text = String::from_utf8_lossy(&self.partial).into_owned();
+        self.partial = rest;
+        self.screen.feed(text.as_str());
+        self.shown.push_str(&text);
+        true
     }
 
     pub(crate) fn type_line(&mut self, line: &str) {
@@ -85,13 +135,13 @@ impl Terminal {
         (wait_for_exit(&mut self.child), self.shown)
     }
 
+    /// Reads to the end, waits for the program, and returns the text on the screen.
+    pub(crate) fn finish_on_screen(mut self) -> (ExitStatus, String) {
+        self.drain();
+        (wait_for_exit(&mut self.child), self.screen())
+    }
+
     fn drain(&mut self) {
-        let mut buffer = [0; 4096];
-        while let Ok(count) = self.master.read(&mut buffer) {
-            if count == 0 {
-                break;
-            }
-            self.shown.push_str(&String::from_utf8_lossy(&buffer[..count]));
-        }
+        while self.read() {}
     }
 }

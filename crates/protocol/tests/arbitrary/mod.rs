@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "the store uses only some generators")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod enforcement;
+
 use std::fmt::Debug;
 
 use proptest::collection::{btree_map, vec};
@@ -246,11 +248,8 @@ fn agent_unparsed() -> impl Strategy<Value = AgentUnparsed> {
 
 fn policy_effective() -> impl Strategy<Value = PolicyEffective> {
     let sentence = (text(), text(), text()).prop_map(|(text, layer, rule)| PolicySentence { text, layer, rule });
-    (text(), json(), vec(sentence, 0..3)).prop_map(|(backend, keys, sentences)| PolicyEffective {
-        backend,
-        keys,
-        sentences,
-    })
+    (text(), enforcement::key_enforcements(), vec(sentence, 0..3))
+        .prop_map(|(backend, keys, sentences)| PolicyEffective { backend, keys, sentences })
 }
 
 fn session_registered() -> impl Strategy<Value = SessionRegistered> {

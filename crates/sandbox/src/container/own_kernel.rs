@@ -9,8 +9,8 @@ use std::path::Path;
 
 use jail::{CgroupController, ContainerKernel, InitSettings, InitSocket, Jail, NewJail, OwnKernelChannels};
 use policy::WorkspaceMode;
+use protocol::{EnforcementState, KeyEnforcement};
 use rustix::fs::{Mode, OFlags};
-use serde_json::{Value, json};
 
 use super::bridge::PortBridge;
 use super::container_dir::ContainerDir;
@@ -30,26 +30,32 @@ pub(super) fn limit_enforcer(
 }
 
 /// Returns the rows of `policy.effective` that depend on the kernel of a container.
-pub(super) fn kernel_rows(kernel: ContainerKernel, jail: &Jail, engine: EngineKind) -> [(String, Value); 2] {
-    [("terminals".to_owned(), terminals(kernel)), ("cgroup names".to_owned(), cgroup_names(kernel, jail, engine))]
+pub(super) fn kernel_rows(
+    kernel: ContainerKernel,
+    jail: &Jail,
+    engine: EngineKind,
+) -> [(&'static str, KeyEnforcement); 2] {
+    [("terminals", terminals(kernel)), ("cgroup names", cgroup_names(kernel, jail, engine))]
 }
 
 /// Returns whether terminals are limited, as a row of `policy.effective`.
-fn terminals(kernel: ContainerKernel) -> Value {
+fn terminals(kernel: ContainerKernel) -> KeyEnforcement {
     match kernel {
-        ContainerKernel::Own => json!({"state": "enforced", "by": "the container's own kernel"}),
-        ContainerKernel::Host => json!({"state": "absent", "by": "the engine's devpts has no limit"}),
+        ContainerKernel::Own => KeyEnforcement::enforced("the container's own kernel"),
+        ContainerKernel::Host => KeyEnforcement::new(EnforcementState::Absent, "the engine's devpts has no limit"),
     }
 }
 
 /// Returns whether processes inside see the names of the host's cgroups, as a row of `policy.effective`.
-fn cgroup_names(kernel: ContainerKernel, jail: &Jail, engine: EngineKind) -> Value {
+fn cgroup_names(kernel: ContainerKernel, jail: &Jail, engine: EngineKind) -> KeyEnforcement {
     let (state, by) = match kernel {
-        ContainerKernel::Own => ("weaker", "the container's own kernel, which shows the container's name"),
-        ContainerKernel::Host if jail.sees_cgroups() => ("absent", engine.as_str()),
-        ContainerKernel::Host => ("enforced", "cgroup namespace"),
+        ContainerKernel::Own => {
+            (EnforcementState::Weaker, "the container's own kernel, which shows the container's name")
+        }
+        ContainerKernel::Host if jail.sees_cgroups() => (EnforcementState::Absent, engine.as_str()),
+        ContainerKernel::Host => (EnforcementState::Enforced, "cgroup namespace"),
     };
-    json!({"state": state, "by": by})
+    KeyEnforcement::new(state, by)
 }
 
 /// The sockets to which the init of such a container relays its two ports.

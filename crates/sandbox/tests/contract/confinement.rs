@@ -1,5 +1,6 @@
 //! Tests of confined sandboxes: listeners, limits, guarded files and leftovers.
 
+use protocol::{EnforcementState, KeyEnforcements};
 use sandbox::{SandboxError, SandboxPort};
 
 use crate::{NamedTest, Subject, make, policy, shell, spec, text};
@@ -138,7 +139,7 @@ async fn denied_files_of_a_bind_workspace_are_guarded(subject: Subject) {
     }
     let sandbox = made.expect("sandbox");
     for key in ["fs.deny_read", "fs.deny_write"] {
-        assert_eq!(sandbox.effective()[key]["state"], "weaker", "{key}");
+        assert_eq!(state(&sandbox.effective(), key), EnforcementState::Weaker, "{key}");
     }
     let read = text(&shell(&*sandbox, "cat .env free; ls -A secrets").await.stdout);
     assert_eq!(read, "before\n", "what is hidden was seen");
@@ -200,6 +201,10 @@ async fn command_can_open_its_own_streams_again(subject: Subject) {
     sandbox.destroy().await.expect("destroy");
 }
 
+fn state(effective: &KeyEnforcements, key: &str) -> EnforcementState {
+    effective.get(key).expect("a row").state.clone()
+}
+
 async fn limits_are_enforced_or_refused(subject: Subject) {
     let mut strict = spec(&subject, None);
     strict.policy = policy(&subject, &[DEGRADE]);
@@ -207,15 +212,15 @@ async fn limits_are_enforced_or_refused(subject: Subject) {
         Ok(sandbox) => {
             let effective = sandbox.effective();
             for key in ["proc.memory", "proc.pids", "proc.cpus", "proc.disk", "proc.nofile", "proc.sockets"] {
-                assert_eq!(effective[key]["state"], "enforced", "{key} in {effective}");
+                assert!(effective.is_enforced(key), "{key} in {effective:?}");
             }
         }
         Err(SandboxError::Unavailable { missing, fix }) => {
             let key = "proc.memory";
             assert!(missing.contains(key) && fix.contains("degrade"), "{missing} / {fix}");
             let effective = make(&subject).await.effective();
-            assert_eq!(effective[key]["state"], "weaker", "{effective}");
-            assert_eq!(effective["proc.sockets"]["state"], "absent", "{effective}");
+            assert_eq!(state(&effective, key), EnforcementState::Weaker, "{effective:?}");
+            assert_eq!(state(&effective, "proc.sockets"), EnforcementState::Absent, "{effective:?}");
         }
         Err(other) => panic!("{other}"),
     }
@@ -234,7 +239,7 @@ async fn out_of_memory_is_reported(subject: Subject) {
     small.policy = policy(&subject, &[("4GiB\n  pids", "64MiB\n  pids")]);
     let sandbox = subject.backend.create(small).await.expect("sandbox");
     // With a cgroup the kernel kills the command; without one its allocation fails and it exits.
-    let by_kernel = sandbox.effective()["proc.memory"]["by"].as_str().is_some_and(|by| by.contains("cgroup"));
+    let by_kernel = sandbox.effective().get("proc.memory").is_some_and(|memory| memory.by.contains("cgroup"));
     let greedy = shell(&*sandbox, "exec tail /dev/zero").await;
     assert_eq!(greedy.exit.out_of_memory, by_kernel, "{greedy:?}");
     if subject.has_own_kernel() {
@@ -261,7 +266,7 @@ async fn processor_time_is_what_the_host_granted(subject: Subject) {
     let work = "count() { i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; }\n\
                 count & count & count & count & count & count & wait";
     let result = shell(&*sandbox, work).await;
-    let is_kept = sandbox.effective()["proc.cpus"]["state"] == "enforced";
+    let is_kept = sandbox.effective().is_enforced("proc.cpus");
     let all = || std::thread::available_parallelism().map_or(1, |count| count.get() as u128) * 1000;
     let millis = if is_kept { 200 } else { all() };
     let (used, had) = (u128::from(result.exit.cpu_micros), result.wall.as_micros() * millis / 1000);

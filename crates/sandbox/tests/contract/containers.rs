@@ -107,8 +107,8 @@ async fn limit_that_a_rootless_engine_cannot_enforce_is_refused(case: EngineCase
 
 async fn accepted_weaker_limits_are_reported(case: EngineCase) {
     let sandbox = case.backend().create(crate::plain_spec("weaker")).await.expect("sandbox");
-    let message = sandbox.effective().clone();
-    let state = |key: &str| message[key]["state"].as_str().unwrap_or_default().to_owned();
+    let message = sandbox.effective();
+    let state = |key: &str| message.get(key).map(|row| row.state.to_string()).unwrap_or_default();
     let limits = ["proc.memory", "proc.pids", "proc.cpus"].map(state);
     assert_eq!(limits, if ignores_limits() { ["weaker", "weaker", "absent"] } else { ["enforced"; 3] }, "{message:?}");
     let rest =

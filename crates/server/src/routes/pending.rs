@@ -7,6 +7,7 @@ use protocol::{PermissionId, QuestionId, RequestMetadata, SessionId};
 use serde_json::Value;
 use session::{PendingRequest, SessionError};
 
+use crate::access::Caller;
 use crate::error::ApiError;
 use crate::extract::{Json as Body, Path, Query};
 use crate::idempotency::IdempotentRequest;
@@ -68,10 +69,12 @@ fn listed(pending: Vec<PendingRequest>, query: &ListQuery) -> Result<Json<Pendin
 pub(crate) async fn permission(
     State(state): State<AppState>,
     Path((id, permission)): Path<(SessionId, PermissionId)>,
+    Extension(caller): Extension<Caller>,
     idempotent: Option<Extension<IdempotentRequest>>,
     Body(body): Body<PermissionBody>,
 ) -> Result<StatusCode, ApiError> {
-    match state.sessions.reply_permission(&id, &permission, body.reply).await {
+    let answered_by = Some(caller.description());
+    match state.sessions.reply_permission_as(&id, &permission, body.reply, answered_by).await {
         Err(SessionError::PermissionNotPending(_)) if is_retry(idempotent.as_deref()) => {
             let resolved = state.sessions.permission(&id, &permission).await?;
             let status = resolved
@@ -97,10 +100,12 @@ pub(crate) async fn permission(
 pub(crate) async fn question(
     State(state): State<AppState>,
     Path((id, question)): Path<(SessionId, QuestionId)>,
+    Extension(caller): Extension<Caller>,
     idempotent: Option<Extension<IdempotentRequest>>,
     Body(body): Body<AnswersBody>,
 ) -> Result<StatusCode, ApiError> {
-    let outcome = state.sessions.reply_question(&id, &question, body.answers.clone()).await;
+    let (answers, answered_by) = (Some(body.answers.clone()), Some(caller.description()));
+    let outcome = state.sessions.resolve_question_as(&id, &question, answers, answered_by).await;
     answered_or_repeated(&state, idempotent.as_deref(), &id, outcome, Some(body.answers)).await
 }
 
@@ -116,9 +121,10 @@ pub(crate) async fn question(
 pub(crate) async fn reject(
     State(state): State<AppState>,
     Path((id, question)): Path<(SessionId, QuestionId)>,
+    Extension(caller): Extension<Caller>,
     idempotent: Option<Extension<IdempotentRequest>>,
 ) -> Result<StatusCode, ApiError> {
-    let outcome = state.sessions.reject_question(&id, &question).await;
+    let outcome = state.sessions.resolve_question_as(&id, &question, None, Some(caller.description())).await;
     answered_or_repeated(&state, idempotent.as_deref(), &id, outcome, None).await
 }
 

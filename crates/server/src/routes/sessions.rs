@@ -239,6 +239,5 @@ pub(crate) async fn policy(
     Path(id): Path<SessionId>,
 ) -> Result<Json<SessionPolicy>, ApiError> {
     let policy = state.sessions.policy(&id).await?;
-    let keys = serde_json::to_value(policy.keys).unwrap_or_default();
-    Ok(Json(SessionPolicy { backend: policy.backend, keys }))
+    Ok(Json(SessionPolicy { backend: policy.backend, keys: policy.keys }))
 }

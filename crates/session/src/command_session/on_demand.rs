@@ -10,9 +10,8 @@ use agents::McpServers;
 use base::lock;
 use egress::Egress;
 use policy::EffectivePolicy;
-use protocol::{Event, EventBody, EventDraft, SessionEnded, SessionId, SessionRegistered};
+use protocol::{Event, EventBody, EventDraft, KeyEnforcements, SessionEnded, SessionId, SessionRegistered};
 use sandbox::{Sandbox, SandboxBackend};
-use serde_json::Value;
 use store::{
     DataDir, FileJournal, Journal, JournalError, NewSession, SessionOrigin, SessionPatch, StorageExceeded, StoredRange,
     SystemClock,
@@ -127,7 +126,7 @@ pub(super) struct OnDemandJournal {
     sandbox_id: String,
     backend: String,
     /// The policy as the sandbox enforces it, key by key.
-    enforced: Value,
+    enforced: KeyEnforcements,
     budget: HostBudget,
     /// The limit of disk space that a record reached.
     storage_reached: watch::Sender<Option<StorageExceeded>>,

@@ -9,7 +9,7 @@ use base::{ByteBudget, HostLimit};
 use egress::EgressLimits;
 use gateway::GatewayLimits;
 use policy::size_to_text;
-use serde_json::{Map, Value, json};
+use protocol::{EnforcedValue, KeyEnforcement};
 use store::{FreeSpaceFloor, StorageLimits};
 
 /// The most that the host process spends for its sessions.
@@ -74,10 +74,10 @@ impl HostBudget {
     }
 
     /// Returns the row of `policy.effective` that lists the limits.
-    pub(crate) fn effective_row(&self) -> Value {
-        let value: Map<String, Value> =
-            self.values().into_iter().map(|(limit, value)| (limit.key().to_owned(), Value::String(value))).collect();
-        json!({"state": "enforced", "by": "the host process (`[limits]` in viv.toml)", "value": value})
+    pub(crate) fn effective_row(&self) -> KeyEnforcement {
+        let value = self.values().into_iter().map(|(limit, value)| (limit.key().to_owned(), value)).collect();
+        KeyEnforcement::enforced("the host process (`[limits]` in viv.toml)")
+            .with_value(EnforcedValue::HostBudget(value))
     }
 
     /// Returns the budget of one session for bytes in memory.

@@ -9,6 +9,15 @@ use crate::{AcceptedMessage, SessionError, UserMessage};
 /// The channel for the reply to a command.
 pub(crate) type ReplySender<T> = oneshot::Sender<Result<T, SessionError>>;
 
+/// An answer with the caller that gave it.
+#[derive(Debug, Clone)]
+pub(crate) struct GivenAnswer<T> {
+    /// The answer.
+    pub(crate) answer: T,
+    /// The caller; `None` when the caller has no name.
+    pub(crate) by: Option<String>,
+}
+
 /// A command to the actor of a session.
 pub(crate) enum ActorCommand {
     /// Start a turn with a message, or queue the message.
@@ -20,9 +29,9 @@ pub(crate) enum ActorCommand {
     /// Interrupt the turn.
     Interrupt(ReplySender<()>),
     /// Answer a permission request.
-    Permission(PermissionId, PermissionReply, ReplySender<()>),
+    Permission(PermissionId, GivenAnswer<PermissionReply>, ReplySender<()>),
     /// Answer a question, or reject it.
-    Question(QuestionId, Option<Vec<Vec<String>>>, ReplySender<()>),
+    Question(QuestionId, GivenAnswer<Option<Vec<Vec<String>>>>, ReplySender<()>),
     /// Revoke a grant.
     Revoke(PermissionId, ReplySender<()>),
     /// Narrow or widen the network policy.

@@ -5,7 +5,7 @@
 
 use protocol::{Event, EventBody, Permission, PermissionId, PermissionReply, Question, QuestionId, SessionId};
 
-use crate::lifecycle::ActorCommand;
+use crate::lifecycle::{ActorCommand, GivenAnswer};
 use crate::storage::run_blocking;
 use crate::{SessionError, Sessions};
 
@@ -20,6 +20,18 @@ impl Sessions {
         permission: &PermissionId,
         answer: PermissionReply,
     ) -> Result<(), SessionError> {
+        self.reply_permission_as(id, permission, answer, None).await
+    }
+
+    /// Like `reply_permission`; the event says that `caller` answered.
+    pub async fn reply_permission_as(
+        &self,
+        id: &SessionId,
+        permission: &PermissionId,
+        answer: PermissionReply,
+        caller: Option<String>,
+    ) -> Result<(), SessionError> {
+        let answer = GivenAnswer { answer, by: caller };
         let answered = self.send_command(id, |reply| ActorCommand::Permission(permission.clone(), answer, reply)).await;
         match answered {
             Err(SessionError::PermissionNotPending(_)) => {
@@ -42,12 +54,12 @@ impl Sessions {
         question: &QuestionId,
         answers: Vec<Vec<String>>,
     ) -> Result<(), SessionError> {
-        self.resolve_question(id, question, Some(answers)).await
+        self.resolve_question_as(id, question, Some(answers), None).await
     }
 
     /// Rejects a question. Fails when the question is not pending.
     pub async fn reject_question(&self, id: &SessionId, question: &QuestionId) -> Result<(), SessionError> {
-        self.resolve_question(id, question, None).await
+        self.resolve_question_as(id, question, None, None).await
     }
 
     /// Returns a permission request with its current status; `None` when the session never sent it.
@@ -78,13 +90,16 @@ impl Sessions {
         .await
     }
 
-    async fn resolve_question(
+    /// Answers a question, or rejects it without answers; the event says that `caller` answered.
+    pub async fn resolve_question_as(
         &self,
         id: &SessionId,
         question: &QuestionId,
         answers: Option<Vec<Vec<String>>>,
+        caller: Option<String>,
     ) -> Result<(), SessionError> {
-        let answered = self.send_command(id, |reply| ActorCommand::Question(question.clone(), answers, reply)).await;
+        let given = GivenAnswer { answer: answers, by: caller };
+        let answered = self.send_command(id, |reply| ActorCommand::Question(question.clone(), given, reply)).await;
         match answered {
             Err(SessionError::QuestionNotPending(_)) => {
                 let known = self.question(id, question).await?.is_some();

@@ -7,9 +7,12 @@ use std::sync::Arc;
 use agents::{Agent, LaunchContext, McpServers, PlacedFile, ReadOnlyMount};
 use base::DEPENDENCIES;
 use policy::EffectivePolicy;
-use protocol::{CreateSession, INTERACTIVE, PolicyEffective, PolicySentence, SessionId, SessionStarted, TerminalStart};
+use protocol::{
+    CreateSession, EnforcedValue, EnforcementState, INTERACTIVE, KeyEnforcement, KeyEnforcements, NetworkAccess,
+    PolicyEffective, PolicySentence, SessionId, SessionStarted, TerminalStart,
+};
 use sandbox::{MODEL_URL, Sandbox, SandboxSpec};
-use serde_json::{Value, json};
+use serde_json::Value;
 use store::{NewSession, OwnerId, SessionOrigin, SessionRecord};
 use uuid::Uuid;
 
@@ -197,7 +200,7 @@ impl SessionPlan {
         &self,
         unix_secs: u64,
         backend: &str,
-        mut keys: Value,
+        mut keys: KeyEnforcements,
         budget: &HostBudget,
     ) -> PolicyEffective {
         let changed = (!self.policy_changes.is_empty()).then(|| self.policy_at(unix_secs));
@@ -207,17 +210,15 @@ impl SessionPlan {
             layer: sentence.layer.to_string(),
             rule: sentence.rule.location(),
         });
-        if let Some(net) = keys.get_mut("net").and_then(Value::as_object_mut) {
+        if let Some(net) = keys.get_mut("net") {
             let policy::NetPolicy { enabled, allowlist, intercept, .. } = now.net();
-            let value = json!({"enabled": enabled, "allowlist": allowlist, "intercept": intercept});
-            net.insert("value".to_owned(), value);
+            let (allowlist, intercept) = (allowlist.clone(), intercept.clone());
+            net.value = Some(EnforcedValue::Network(NetworkAccess { enabled: *enabled, allowlist, intercept }));
         }
-        if let Some(keys) = keys.as_object_mut() {
-            // Agents decide by their own rules which calls they ask about; the session sees no others.
-            let by = "the session checks the calls that an agent asks about; other calls are not checked";
-            keys.insert("tools".to_owned(), json!({"state": "weaker", "by": by}));
-            keys.insert("limits".to_owned(), budget.effective_row());
-        }
+        // Agents decide by their own rules which calls they ask about; the session sees no others.
+        let by = "the session checks the calls that an agent asks about; other calls are not checked";
+        keys.set("tools", KeyEnforcement::new(EnforcementState::Weaker, by));
+        keys.set("limits", budget.effective_row());
         PolicyEffective { backend: backend.to_owned(), keys, sentences: sentences.collect() }
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use protocol::{EventBody, PermissionStatus, ProblemCode, SessionId, TurnOutcome};
+use protocol::{EnforcedValue, EventBody, PermissionStatus, ProblemCode, SessionId, TurnOutcome};
 use session::{HostBudget, SessionError, SessionOptions, UserMessage};
 use store::{FreeSpaceFloor, StorageLimits};
 use tempfile::TempDir;
@@ -205,6 +205,8 @@ async fn budget_is_listed_in_the_effective_policy() {
     let EventBody::PolicyEffective(effective) = &stage.events(&session)[0].draft.body else {
         panic!("the first event is another one")
     };
-    assert_eq!(effective.keys["limits"]["value"]["journal"], "1MiB");
-    assert_eq!(effective.keys["limits"]["value"]["in_flight"], "64MiB");
+    let Some(EnforcedValue::HostBudget(budget)) = &effective.keys.get("limits").unwrap().value else {
+        panic!("no host budget: {effective:?}")
+    };
+    assert_eq!((budget["journal"].as_str(), budget["in_flight"].as_str()), ("1MiB", "64MiB"));
 }

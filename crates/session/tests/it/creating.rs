@@ -1,6 +1,6 @@
 //! Creation of sessions, and refusals.
 
-use protocol::{CreateSession, EventBody};
+use protocol::{CreateSession, EnforcementState, EventBody};
 use session::SessionError;
 
 use crate::stage::{Stage, id, in_directory, kinds, request, type_of};
@@ -21,7 +21,8 @@ async fn first_event_is_the_effective_policy() {
     let EventBody::PolicyEffective(effective) = &stage.events(&session)[0].draft.body else {
         panic!("the first event is another one")
     };
-    assert_eq!(effective.keys["tools"]["state"], "weaker", "calls that an agent does not ask about are not checked");
+    let tools = effective.keys.get("tools").unwrap();
+    assert_eq!(tools.state, EnforcementState::Weaker, "calls that an agent does not ask about are not checked");
     let info = stage.sessions.get(&session).unwrap();
     assert_eq!((info.agent.as_str(), info.permission_mode.as_str(), info.ended), ("mock", "default", false));
     assert!(info.event_count >= 3);

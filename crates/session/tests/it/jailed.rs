@@ -117,7 +117,7 @@ fn has_memory_cgroup(events: &[Event]) -> bool {
         EventBody::PolicyEffective(effective) => Some(&effective.keys),
         _ => None,
     });
-    effective.unwrap()["proc.memory"]["by"].as_str().is_some_and(|by| by.contains("cgroup"))
+    effective.unwrap().get("proc.memory").is_some_and(|memory| memory.by.contains("cgroup"))
 }
 
 async fn exceeding_the_memory_limit_fails_as_out_of_memory() {

@@ -218,6 +218,18 @@ fn a_default_denial_can_be_confirmed_and_a_written_one_cannot() {
     }
 }
 
+/// In a second workspace of jj, `.jj/repo` is a file with the path of the repository.
+#[test]
+fn a_file_that_leads_to_another_repository_of_jj_is_refused() {
+    let fixture = ReviewFixture::new();
+    fixture.upper_file(".jj/repo", "/home/user/.cache/evil\n");
+    let layers = OverlayLayers { denials: denials("{}"), ..fixture.layers() };
+    let mut saved = SavedChanges::save(&layers, &fixture.saved()).unwrap();
+    let result = apply(&mut saved, &fixture.host(""), &confirming(&[".jj/repo"]), &|_| None);
+    assert!(matches!(result, Err(ApplyError::Refused(_))), "{result:?}");
+    assert!(!fixture.host(".jj/repo").exists());
+}
+
 #[test]
 fn applied_files_are_not_writable_for_others() {
     let fixture = ReviewFixture::with_host(&["shared", "script", "private"]);

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::Actor;
 use crate::SessionError;
-use crate::lifecycle::{PendingRequest, Request, TurnEffect, TurnInput};
+use crate::lifecycle::{GivenAnswer, PendingRequest, Request, TurnEffect, TurnInput};
 
 impl Actor {
     /// Records a permission request. Requests that a grant allows or the policy denies are answered at once; others
@@ -107,10 +107,12 @@ impl Actor {
     pub(super) async fn reply_permission(
         &mut self,
         id: &PermissionId,
-        reply: PermissionReply,
+        given: GivenAnswer<PermissionReply>,
     ) -> Result<(), SessionError> {
         let permission = self.pending.permission(id).cloned();
-        let permission = permission.ok_or_else(|| SessionError::PermissionNotPending(id.clone()))?;
+        let mut permission = permission.ok_or_else(|| SessionError::PermissionNotPending(id.clone()))?;
+        let GivenAnswer { answer: reply, by } = given;
+        permission.metadata = RequestMetadata::answered(permission.metadata.as_ref(), by.as_deref());
         let outputs = self.resolve_permission(&permission, reply, None)?;
         if reply == PermissionReply::Always {
             self.add_grant(&permission)?;
@@ -120,17 +122,19 @@ impl Actor {
         self.apply_outputs(outputs).await
     }
 
-    /// Answers a pending question, or rejects it when `answers` is `None`. Fails when the question is not pending or
+    /// Answers a pending question, or rejects it without answers. Fails when the question is not pending or
     /// the number of answers is wrong.
     pub(super) async fn reply_question(
         &mut self,
         id: &QuestionId,
-        answers: Option<Vec<Vec<String>>>,
+        given: GivenAnswer<Option<Vec<Vec<String>>>>,
     ) -> Result<(), SessionError> {
         let question = self.pending.question(id).cloned();
-        let question = question.ok_or_else(|| SessionError::QuestionNotPending(id.clone()))?;
-        let (wanted, given) = (question.prompts().len(), answers.as_ref().map(Vec::len));
-        if let Some(given) = given.filter(|given| *given != wanted) {
+        let mut question = question.ok_or_else(|| SessionError::QuestionNotPending(id.clone()))?;
+        let GivenAnswer { answer: answers, by } = given;
+        question.metadata = RequestMetadata::answered(question.metadata.as_ref(), by.as_deref());
+        let (wanted, count) = (question.prompts().len(), answers.as_ref().map(Vec::len));
+        if let Some(given) = count.filter(|given| *given != wanted) {
             return Err(SessionError::WrongAnswerCount { id: id.clone(), wanted, given });
         }
         let outputs = self.resolve_question(&question, answers, None)?;
