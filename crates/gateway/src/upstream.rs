@@ -7,8 +7,9 @@ use bytes::Bytes;
 use futures_util::{Stream, future::BoxFuture};
 use http::{HeaderMap, Method, StatusCode};
 use protocol::{CallId, SessionId};
+use store::LedgerError;
 
-use crate::endpoint::ModelEndpoint;
+use crate::{call::SendProgress, endpoint::ModelEndpoint};
 
 /// A model service behind the gateway.
 ///
@@ -71,6 +72,8 @@ pub struct UpstreamRequest {
     pub attempt: u32,
     /// The user, if known.
     pub user: Option<Arc<str>>,
+    /// Notes whether the request may have left.
+    pub progress: SendProgress,
 }
 
 /// The body of a response as a stream of frames.
@@ -110,6 +113,7 @@ impl UpstreamFailure {
                 | Self::Untranslatable(_)
                 | Self::Unsendable(_)
                 | Self::NotRecorded(_)
+                | Self::NotMarkedSent(_)
         )
     }
 }
@@ -146,6 +150,9 @@ pub enum UpstreamFailure {
     /// The upstream sent nothing for this many seconds.
     #[error("timeout: the upstream sent nothing for {0} seconds")]
     Silent(u64),
+    /// The ledger could not note that the call is sent, so it was not sent.
+    #[error("cannot write to the ledger that the call is sent")]
+    NotMarkedSent(#[source] LedgerError),
     /// The connection ended before the response was complete.
     #[error("the connection to the upstream closed before the response was complete")]
     Cut,

@@ -81,7 +81,8 @@ impl VendorUpstream {
             host: &self.host,
             headers: &request.headers,
         };
-        let HttpResponse { status, mut headers, frames } = self.client.send(head, &request.body).await?;
+        let HttpResponse { status, mut headers, frames } =
+            self.client.send(head, &request.body, &request.progress).await?;
         let frames = decode_frames(status, &mut headers, frames)?;
         let (headers, frames) = self.redact_key(headers, frames);
         Ok(UpstreamResponse { status, headers, frames, hide_usage: hide_usage && status.is_success() })

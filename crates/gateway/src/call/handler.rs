@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    CallEnd, ModelCall,
+    CallEnd, ModelCall, SendProgress,
     tee::{ResponseHead, ResponseLimits, Tee},
 };
 use crate::{
@@ -125,6 +125,7 @@ impl CallHandler {
             run: self.identity.run.clone(),
             attempt: self.identity.attempt,
             user: self.identity.user.clone(),
+            progress: SendProgress::default(),
         })
     }
 
@@ -132,7 +133,7 @@ impl CallHandler {
     async fn send(
         self,
         fields: RequestFields,
-        request: UpstreamRequest,
+        mut request: UpstreamRequest,
         waits: Arc<AtomicBool>,
         client_left: CancellationToken,
     ) -> Result<Response<ResponseBody>, CallRefusal> {
@@ -141,6 +142,8 @@ impl CallHandler {
             .await
             .inspect_err(|refusal| self.record_exceeded_limit(refusal))?;
         call.mark_sent();
+        let progress = call.bill.send_progress();
+        request.progress = progress.clone();
         let sent = tokio::select! {
             biased;
             () = self.context.tasks.abort().cancelled() => Err(UpstreamFailure::SessionEnded),
@@ -150,8 +153,9 @@ impl CallHandler {
         match sent {
             Ok(response) => self.forward(endpoint, response, call, client_left).await,
             Err(failure) => {
-                let (message, reached_upstream) = (error_chain(&failure), failure.may_have_been_served());
-                let cancelled = failure.is_cancellation();
+                let message = error_chain(&failure);
+                let reached_upstream = failure.may_have_been_served() && !progress.is_connecting();
+                let cancelled = failure.is_cancellation() && reached_upstream;
                 let refusal = CallRefusal::from(failure);
                 let end = CallEnd {
                     status: refusal.status().as_u16(),
