@@ -33,6 +33,10 @@ pub trait Upstream: Send + Sync {
     fn is_free(&self) -> bool {
         false
     }
+    /// Returns whether a call to `endpoint` is translated into another API, which takes memory for its JSON.
+    fn translates(&self, _endpoint: ModelEndpoint) -> bool {
+        false
+    }
     /// Sends one call; fails if no response head arrives.
     fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>>;
 }

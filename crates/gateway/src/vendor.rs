@@ -205,6 +205,10 @@ impl Upstream for VendorUpstream {
         alias.cloned().unwrap_or_else(|| model.to_owned())
     }
 
+    fn translates(&self, endpoint: ModelEndpoint) -> bool {
+        !self.config.kind.accepts(endpoint) && Translation::between(endpoint, self.config.kind).is_some()
+    }
+
     fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {
         self.call(request).boxed()
     }

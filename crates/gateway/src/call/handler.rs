@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use base::error_chain;
+use base::{ByteReservation, error_chain};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Response, header, request::Parts};
@@ -32,6 +32,7 @@ use crate::{
     request_fields::RequestFields,
     response_budget::within_budget,
     service::ConnectionContext,
+    translate::translation_bytes,
     upstream::{UpstreamFailure, UpstreamRequest, UpstreamResponse},
 };
 
@@ -138,6 +139,7 @@ impl CallHandler {
         client_left: CancellationToken,
     ) -> Result<Response<ResponseBody>, CallRefusal> {
         let endpoint = request.endpoint;
+        let room = self.reserve_translation(&request).await?;
         let mut call = ModelCall::hold(&self.context, self.identity.clone(), fields, &request, &waits)
             .await
             .inspect_err(|refusal| self.record_exceeded_limit(refusal))?;
@@ -150,6 +152,8 @@ impl CallHandler {
             () = call.interrupted() => Err(UpstreamFailure::Interrupted),
             sent = self.identity.upstream.send(request) => sent,
         };
+        // The translated request was written.
+        drop(room);
         match sent {
             Ok(response) => self.forward(endpoint, response, call, client_left).await,
             Err(failure) => {
@@ -169,6 +173,21 @@ impl CallHandler {
                 Err(refusal)
             }
         }
+    }
+
+    /// Reserves the memory that the translation of a request takes. Fails if the session has no room for it.
+    async fn reserve_translation(&self, request: &UpstreamRequest) -> Result<Option<ByteReservation>, CallRefusal> {
+        if !self.identity.upstream.translates(request.endpoint) {
+            return Ok(None);
+        }
+        let (budget, needed) = (&self.identity.in_flight, translation_bytes(&request.body));
+        let capacity = budget.capacity();
+        if needed.saturating_add(request.body.len()) > capacity {
+            return Err(CallRefusal::TranslationTooLarge { needed, capacity });
+        }
+        let mut room = budget.reservation();
+        room.grow(needed, self.identity.limits.body_idle).await?;
+        Ok(Some(room))
     }
 
     /// Starts to forward the response to the client.
