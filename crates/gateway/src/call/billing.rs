@@ -1,7 +1,7 @@
 //! Billing: the only place that decides how much a call holds in the ledger and how much it is charged.
 //!
-//! Every call that reaches an upstream is held here first, so no call can pass a budget. The hold covers everything that
-//! the vendor can bill before the hold is changed. A call whose cost is unknown keeps its hold.
+//! Every call that reaches an upstream is held here first, so no call can pass a budget. The hold covers the call
+//! at the prices of the table, as far as the request bounds it. A call whose cost is unknown keeps its hold.
 //!
 //! Not here: the parts of a hold (`hold_plan.rs`), the ledger itself (`store`), or the events in the journal (`call.rs`).
 
