@@ -271,6 +271,22 @@ fn an_unusable_key_is_logged_as_an_error() {
 }
 
 #[test]
+fn a_key_whose_journal_is_full_makes_no_more_calls() {
+    let place = place("[limits]\nkey_journal = \"8KiB\"\n");
+    let made = json(place.path(), &["--json", "keys", "create", "--account", "acme"]);
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let served = Served::start(place.path());
+    let refused = (0..50).map(|_| served.call(key, "scripted")).find(|(status, _)| *status != 200);
+    let (status, body) = refused.expect("the journal has no limit");
+    let message = body["error"]["message"].as_str().unwrap();
+    assert!(status == 403 && message.contains("limits.key_journal"), "{status}: {body}");
+    assert_eq!(served.call(key, "scripted").0, 403);
+    served.stop();
+    let journal = fs::metadata(place.path().join(format!("data/trajectory/{id}.jsonl"))).unwrap().len();
+    assert!(journal < 12 << 10, "{journal} bytes");
+}
+
+#[test]
 fn names_with_control_characters_are_rejected() {
     let place = place("");
     for arguments in [["--account", "two\nlines"], ["--account", " "]] {
