@@ -35,6 +35,8 @@ limits! {
     Journal = "journal";
     /// Bytes of stored bodies of a session.
     Bodies = "bodies";
+    /// Bytes of the journal of a gateway key.
+    KeyJournal = "key_journal";
     /// Free space of the data directory's file system.
     FreeSpace = "free_space";
     /// Open sessions of the host.

@@ -53,7 +53,8 @@ pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: boo
     };
     let listener = TcpListener::bind(arguments.listen).map_err(not_bound)?;
     let address = listener.local_addr().map_err(not_bound)?;
-    let auth = Arc::new(KeyAuth::open(directory, upstream, host::limits(&config)?)?);
+    let journal_bytes = config.file.limits.budget().key_journal_bytes;
+    let auth = Arc::new(KeyAuth::open(directory, upstream, host::limits(&config)?, journal_bytes)?);
     let authenticate = Arc::new(move |token: &str| auth.authenticate(token));
     let attachment = gateway.serve(listener, host::limits(&config)?, authenticate).map_err(not_bound)?;
     let stopped = host::stop_requested();

@@ -91,7 +91,7 @@ pub(crate) async fn carry_out(
     access.close().await;
     let outcome = outcome?;
     ended?;
-    message!("{}", conversation.timeline.bill());
+    message!("{}", conversation.timeline.full_bill());
     let changes = finish::RunChanges { config: &config, session: &conversation.session, policy: &policy };
     let settled = changes.settle(on_finish, outcome).await?;
     if settled != finish::ChangesOutcome::Done {

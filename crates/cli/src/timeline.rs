@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use base::PrintableText;
 use protocol::{
-    ContentPart, EgressConnection, Event, EventBody, FileAction, Item, ItemId, ItemKind, ItemRole, ItemStatus,
+    ContentPart, EgressConnection, Event, EventBody, FileAction, Item, ItemId, ItemKind, ItemRole, ItemStatus, LlmCall,
     Permission, PermissionStatus, Question, QuestionStatus, RequestMetadata, Usage,
 };
 
@@ -21,6 +21,8 @@ pub(crate) struct Timeline {
     calls: u64,
     usage: Usage,
     cost_picos: i64,
+    /// Calls whose cost is estimated or unknown.
+    inexact: Vec<LlmCall>,
     /// Tool calls that were shown at their start, with the arguments known then.
     called: HashMap<ItemId, String>,
     /// Whether messages of the agent are left out, because they are streamed elsewhere.
@@ -142,6 +144,9 @@ impl Timeline {
             self.calls += 1;
             self.usage += call.usage;
             self.cost_picos += call.cost_picos;
+            if call.estimated || call.cost_unknown {
+                self.inexact.push(call.clone());
+            }
         }
     }
 
@@ -151,6 +156,19 @@ impl Timeline {
         let calls = if self.calls == 1 { "1 model call".to_owned() } else { format!("{} model calls", self.calls) };
         let (output, cost) = (self.usage.output_tokens, dollars(self.cost_picos));
         format!("{calls} · {input} tokens in, {output} out · ${cost}")
+    }
+
+    /// Returns the bill, and a line for each call whose cost is estimated or unknown.
+    pub(crate) fn full_bill(&self) -> String {
+        let note = |call: &LlmCall| {
+            let (id, cost) = (&call.call_id, dollars(call.cost_picos));
+            if call.cost_unknown {
+                format!("\n{id}: the cost is unknown, and its hold counts (viv usage --unknown)")
+            } else {
+                format!("\n{id}: cancelled, and charged for at most ${cost} (viv usage --estimated)")
+            }
+        };
+        self.inexact.iter().map(note).fold(self.bill(), |bill, note| bill + &note)
     }
 }
 
@@ -308,6 +326,29 @@ mod tests {
         assert_eq!(dollars(0), "0.0000");
         assert_eq!(dollars(1), "0.0001");
         assert_eq!(dollars(1_234_500_000_000), "1.2345");
+    }
+
+    #[test]
+    fn bill_names_calls_whose_cost_is_estimated_or_unknown() {
+        let call = |id: &str, estimated: bool, cost_unknown: bool| {
+            let call = serde_json::json!({"call_id": id, "model": "m", "upstream": "u", "usage": {}, "status": 200,
+                "cost_picos": 1_000_000_000, "ttft_micros": 1, "duration_micros": 1,
+                "estimated": estimated, "cost_unknown": cost_unknown});
+            EventBody::LlmCall(serde_json::from_value(call).unwrap())
+        };
+        let mut timeline = Timeline::default();
+        timeline.count(&call("call_1", false, false));
+        assert_eq!(timeline.full_bill(), timeline.bill());
+        timeline.count(&call("call_2", true, false));
+        timeline.count(&call("call_3", false, true));
+        let bill = timeline.full_bill();
+        assert_eq!(
+            bill.lines().skip(1).collect::<Vec<_>>(),
+            [
+                "call_2: cancelled, and charged for at most $0.0010 (viv usage --estimated)",
+                "call_3: the cost is unknown, and its hold counts (viv usage --unknown)",
+            ]
+        );
     }
 
     #[test]

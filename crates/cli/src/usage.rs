@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use protocol::SessionId;
 use serde_json::json;
-use store::{Ledger, SessionIndex, SinceTime, SystemClock, UnknownCall, UsageGrouping, UsageRow};
+use store::{EstimatedCall, Ledger, SessionIndex, SinceTime, SystemClock, UnknownCall, UsageGrouping, UsageRow};
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -33,6 +33,9 @@ pub(crate) struct UsageArguments {
     /// List calls with an unknown outcome instead of sums
     #[arg(long, conflicts_with_all = ["by", "since"])]
     unknown: bool,
+    /// List calls that are charged for the most that they can have cost, instead of sums
+    #[arg(long, conflicts_with_all = ["by", "since", "unknown"])]
+    estimated: bool,
     /// Output format
     #[arg(long, value_enum, default_value = "table")]
     format: UsageFormat,
@@ -61,6 +64,9 @@ pub(crate) fn carry_out(arguments: &UsageArguments, config: &Config, json: bool)
     if arguments.unknown {
         return list_unknown(&ledger.unknowns()?, arguments.format, json);
     }
+    if arguments.estimated {
+        return list_estimated(&ledger.estimates()?, arguments.format, json);
+    }
     let since_ms = arguments.since.map_or(0, |since| since.millisecond(Timestamp::now()));
     let rows = ledger.usage(arguments.by, since_ms)?;
     if json {
@@ -88,6 +94,7 @@ fn total(rows: &[UsageRow]) -> UsageRow {
         total.spent_picos += row.spent_picos;
         total.held_picos += row.held_picos;
         total.unknown += row.unknown;
+        total.estimated += row.estimated;
     }
     total
 }
@@ -104,13 +111,10 @@ fn with_names(rows: Vec<UsageRow>, config: &Config) -> Result<Vec<UsageRow>, Fai
 }
 
 fn list_unknown(calls: &[UnknownCall], format: UsageFormat, json: bool) -> Result<ExitCode, Failure> {
-    let held_since = |call: &UnknownCall| {
-        Timestamp::from_millisecond(call.created_ms).map_or_else(|_| String::new(), |time| time.to_string())
-    };
     if json {
         let call = |call: &UnknownCall| {
             json!({"call": call.call, "session": call.session, "account": call.account, "model": call.model,
-                "held_picos": call.held_picos, "held_since": held_since(call), "reason": call.reason})
+                "held_picos": call.held_picos, "held_since": time(call.created_ms), "reason": call.reason})
         };
         print_json(&json!(calls.iter().map(call).collect::<Vec<_>>()))?;
         return Ok(ExitCode::SUCCESS);
@@ -122,7 +126,7 @@ fn list_unknown(calls: &[UnknownCall], format: UsageFormat, json: bool) -> Resul
             call.account.clone(),
             call.model.clone(),
             usd(call.held_picos),
-            held_since(call),
+            time(call.created_ms),
             call.reason.clone().unwrap_or_default(),
         ]
     };
@@ -132,11 +136,39 @@ fn list_unknown(calls: &[UnknownCall], format: UsageFormat, json: bool) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
+fn list_estimated(calls: &[EstimatedCall], format: UsageFormat, json: bool) -> Result<ExitCode, Failure> {
+    if json {
+        let call = |call: &EstimatedCall| {
+            json!({"call": call.call, "session": call.session, "account": call.account, "model": call.model,
+                "spent_picos": call.spent_picos, "held_since": time(call.created_ms)})
+        };
+        print_json(&json!(calls.iter().map(call).collect::<Vec<_>>()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let row = |call: &EstimatedCall| {
+        [
+            call.call.to_string(),
+            call.session.to_string(),
+            call.account.clone(),
+            call.model.clone(),
+            usd(call.spent_picos),
+            time(call.created_ms),
+        ]
+    };
+    let head = ["CALL", "SESSION", "ACCOUNT", "MODEL", "USD", "HELD SINCE"];
+    print_table(&TextTable { head, rows: calls.iter().map(row).collect() }, format)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn time(milliseconds: i64) -> String {
+    Timestamp::from_millisecond(milliseconds).map_or_else(|_| String::new(), |time| time.to_string())
+}
+
 fn print_table<const COLUMNS: usize>(table: &TextTable<COLUMNS>, format: UsageFormat) -> Result<(), Failure> {
     if format == UsageFormat::Csv { print_exact(&table.csv()) } else { print(&table.text()) }
 }
 
-fn table(by: UsageGrouping, rows: &[UsageRow]) -> TextTable<10> {
+fn table(by: UsageGrouping, rows: &[UsageRow]) -> TextTable<11> {
     let name = match by {
         UsageGrouping::Session => "SESSION",
         UsageGrouping::Account => "ACCOUNT",
@@ -145,8 +177,19 @@ fn table(by: UsageGrouping, rows: &[UsageRow]) -> TextTable<10> {
         UsageGrouping::Model => "MODEL",
         UsageGrouping::Day => "DAY",
     };
-    let head =
-        [name, "CALLS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "CACHE WRITE 1H", "USD", "HELD USD", "UNKNOWN"];
+    let head = [
+        name,
+        "CALLS",
+        "INPUT",
+        "OUTPUT",
+        "CACHE READ",
+        "CACHE WRITE",
+        "CACHE WRITE 1H",
+        "USD",
+        "HELD USD",
+        "UNKNOWN",
+        "ESTIMATED",
+    ];
     let cells = |row: &UsageRow| {
         let usage = &row.usage;
         [
@@ -160,6 +203,7 @@ fn table(by: UsageGrouping, rows: &[UsageRow]) -> TextTable<10> {
             usd(row.spent_picos),
             usd(row.held_picos),
             row.unknown.to_string(),
+            row.estimated.to_string(),
         ]
     };
     TextTable { head, rows: rows.iter().map(cells).collect() }
@@ -167,5 +211,5 @@ fn table(by: UsageGrouping, rows: &[UsageRow]) -> TextTable<10> {
 
 fn as_json(row: &UsageRow) -> serde_json::Value {
     json!({"name": row.name, "calls": row.calls, "usage": row.usage, "spent_picos": row.spent_picos,
-        "held_picos": row.held_picos, "unknown": row.unknown})
+        "held_picos": row.held_picos, "unknown": row.unknown, "estimated": row.estimated})
 }

@@ -213,15 +213,46 @@ fn a_call_of_a_killed_second_gateway_is_recovered() {
     let (mut asked, _) = vendor.accept().unwrap();
     asked.read_exact(&mut [0; 4]).unwrap();
     drop(second);
-    // The next gateway would report a call without a journal entry. This call was sent, so its outcome is unknown.
+    let held = json(place.path(), &["--json", "usage", "--unknown"])[0]["held_picos"].clone();
+    // The next gateway would report a call without a journal entry. This call was sent, so its hold is charged.
     assert_eq!(Served::start(place.path()).stop(), "");
-    let unknown = json(place.path(), &["--json", "usage", "--unknown"]);
+    assert_eq!(json(place.path(), &["--json", "usage", "--unknown"]), serde_json::json!([]));
+    let estimated = json(place.path(), &["--json", "usage", "--estimated"]);
     assert_eq!(
-        (unknown.as_array().unwrap().len(), &unknown[0]["session"]),
-        (1, &format!("{id}.2").into()),
-        "{unknown}"
+        (estimated.as_array().unwrap().len(), &estimated[0]["session"], &estimated[0]["spent_picos"]),
+        (1, &format!("{id}.2").into(), &held),
+        "{estimated}"
     );
+    // A person can correct the estimate, once.
+    let call = estimated[0]["call"].as_str().unwrap();
+    let settle = ["usage", "settle", call, "--usd", "0.0001", "--reason", "invoice 12"];
+    assert_eq!(stdout(place.path(), &settle), "");
+    let total = |name: &str| json(place.path(), &["--json", "usage"])["total"][name].clone();
+    let sums = ["spent_picos", "held_picos", "estimated"].map(total);
+    assert_eq!(serde_json::json!(sums), serde_json::json!([100_000_000, 0, 0]));
+    assert!(!viv(place.path(), &settle).status.success());
     assert_eq!(first.stop(), "");
+}
+
+#[test]
+fn a_call_of_a_gateway_that_was_killed_while_it_connected_is_free() {
+    let vendor = TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = "[model]\nupstream = \"a\"\n[upstreams.a]\nkind = \"anthropic\"\nkey = \"sk-canary-0123456789\"\n";
+    let place = place(&format!("{upstream}base_url = \"https://{}\"\n", vendor.local_addr().unwrap()));
+    let made = json(place.path(), &["--json", "keys", "create", "--account", "acme"]);
+    let served = Served::start(place.path());
+    let _client = served.ask(made["key"].as_str().unwrap(), "claude-sonnet-4-5");
+    // The vendor never answers the TLS handshake, so no byte of the call leaves.
+    let (mut hello, _) = vendor.accept().unwrap();
+    hello.read_exact(&mut [0; 4]).unwrap();
+    drop(served);
+    assert_eq!(Served::start(place.path()).stop(), "");
+    let total = |name: &str| json(place.path(), &["--json", "usage"])["total"][name].clone();
+    let sums = ["spent_picos", "held_picos", "unknown", "estimated"].map(total);
+    assert_eq!(serde_json::json!(sums), serde_json::json!([0, 0, 0, 0]));
+    for list in ["--unknown", "--estimated"] {
+        assert_eq!(json(place.path(), &["--json", "usage", list]), serde_json::json!([]));
+    }
 }
 
 #[test]
@@ -237,6 +268,22 @@ fn an_unusable_key_is_logged_as_an_error() {
     let said = served.stop();
     assert!(said.contains("ERROR") && said.contains("cannot use a key") && said.contains(id), "{said}");
     assert!(!said.contains(key), "{said}");
+}
+
+#[test]
+fn a_key_whose_journal_is_full_makes_no_more_calls() {
+    let place = place("[limits]\nkey_journal = \"8KiB\"\n");
+    let made = json(place.path(), &["--json", "keys", "create", "--account", "acme"]);
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let served = Served::start(place.path());
+    let refused = (0..50).map(|_| served.call(key, "scripted")).find(|(status, _)| *status != 200);
+    let (status, body) = refused.expect("the journal has no limit");
+    let message = body["error"]["message"].as_str().unwrap();
+    assert!(status == 403 && message.contains("limits.key_journal"), "{status}: {body}");
+    assert_eq!(served.call(key, "scripted").0, 403);
+    served.stop();
+    let journal = fs::metadata(place.path().join(format!("data/trajectory/{id}.jsonl"))).unwrap().len();
+    assert!(journal < 12 << 10, "{journal} bytes");
 }
 
 #[test]

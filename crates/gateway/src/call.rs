@@ -17,9 +17,10 @@
 //! 5. `call/hold_queue.rs` lets a call wait for money that other calls hold.
 //! 6. `call.rs` (this file) changes the state, and `call/events.rs` makes the events for the journal.
 //! 7. `call/batch_writer.rs` writes ledger operations and events, those of one tick together.
-//! 8. `call/tee.rs` forwards the response to the client; `call/metered_body.rs` meters it and stores a copy.
-//! 9. `meter.rs` reads the usage from the response while it passes, and `call/growth.rs` lets the hold grow ahead of it.
-//! 10. `call/outcome.rs` decides how the end of the call is billed.
+//! 8. `call/send_progress.rs` notes whether the request may have left.
+//! 9. `call/tee.rs` forwards the response to the client; `call/metered_body.rs` meters it and stores a copy.
+//! 10. `meter.rs` reads the usage from the response while it passes, and `call/growth.rs` lets the hold grow ahead of it.
+//! 11. `call/outcome.rs` decides how the end of the call is billed.
 //!
 //! A call that the gateway itself cancels, because its turn was interrupted, its session ended or its hold cannot grow,
 //! is charged for the most that it can have cost until then.
@@ -35,6 +36,7 @@ mod hold_plan;
 mod hold_queue;
 mod metered_body;
 mod outcome;
+mod send_progress;
 mod tee;
 
 use std::{
@@ -67,7 +69,9 @@ use billing::CallBill;
 pub(crate) use batch_writer::{BatchWriter, WriteError};
 pub(crate) use billing::Billing;
 pub(crate) use handler::CallHandler;
+pub(crate) use hold_plan::HoldPlan;
 pub(crate) use outcome::{CallFacts, CallOutcome};
+pub use send_progress::SendProgress;
 pub(crate) use tee::Tee;
 
 /// After an interrupt, the client ends its calls itself within this time. Otherwise the gateway does.
@@ -184,7 +188,7 @@ impl ModelCall {
         if let Err(refusal) = call.write_request(hold, fields.stream, request).await {
             if call.state == CallState::Held {
                 // It was not recorded, so it is not sent and costs nothing.
-                call.settle(CallOutcome::Failed(refusal.to_string()), 0).await;
+                call.settle(CallOutcome::Failed(refusal.to_string()), 0, false).await;
             }
             return Err(refusal);
         }
@@ -222,18 +226,19 @@ impl ModelCall {
             None => None,
         };
         let (outcome, cost_picos) = (end.outcome(self.bill.is_free()), self.cost_picos(&end));
+        let estimated = end.estimate.is_some() && !self.bill.is_free();
         let entry = self.journal_entry(self.end_events(end, body, &outcome, cost_picos));
         self.state = CallState::Recorded;
         if let Err(error) = self.tasks.writer().submit(WriteOperation::Record(entry)).await {
             tracing::error!(error = error_chain(&error), call = %self.id, "cannot record the end of a call");
         }
         self.tasks.schedule_sync(&self.identity);
-        self.settle(outcome, cost_picos).await;
+        self.settle(outcome, cost_picos, estimated).await;
     }
 
     /// Closes the call in the ledger.
-    async fn settle(&mut self, outcome: CallOutcome, cost_picos: i64) {
-        let settlement = self.bill.settlement(&outcome, cost_picos);
+    async fn settle(&mut self, outcome: CallOutcome, cost_picos: i64, estimated: bool) {
+        let settlement = self.bill.settlement(&outcome, cost_picos, estimated);
         self.state = CallState::Ended(outcome);
         if let Err(error) = self.tasks.writer().submit(WriteOperation::Settle(settlement)).await {
             tracing::error!(error = error_chain(&error), call = %self.id, "cannot write the end of a call to the ledger");

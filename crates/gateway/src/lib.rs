@@ -47,6 +47,7 @@ use workers::WorkerPool;
 
 pub use attachment::{GatewayAttachment, TokenLookup};
 pub use body_store::{BodyStore, MemoryBodyStore};
+pub use call::SendProgress;
 pub use endpoint::{ApiDialect, ModelEndpoint};
 pub use http_client::UpstreamTimeouts;
 pub use identity::{AuthenticationError, GatewayIdentity, GatewayLimits, NoTurn, TurnGuard, TurnTracker};

@@ -10,6 +10,7 @@ use protocol::{CallId, SessionId};
 use serde_json::Value;
 
 use crate::{
+    call::SendProgress,
     endpoint::{ApiDialect, ModelEndpoint},
     meter::{SseReader, UsageMeter},
     request_fields::RequestFields,
@@ -142,6 +143,7 @@ fn upstream_request(endpoint: ModelEndpoint, body: &[u8]) -> Option<UpstreamRequ
         run: "r".into(),
         attempt: 1,
         user: None,
+        progress: SendProgress::default(),
     })
 }
 

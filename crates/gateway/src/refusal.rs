@@ -40,6 +40,10 @@ pub(crate) enum CallRefusal {
     NoWebSocket,
     #[error("the request body is too large: the limit is {limit} bytes")]
     BodyTooLarge { limit: usize },
+    #[error(
+        "the request needs {needed} bytes of memory to be translated for its upstream, and a session may hold {capacity} (limits.in_flight)"
+    )]
+    TranslationTooLarge { needed: usize, capacity: usize },
     #[error("the request body is incomplete")]
     BodyCut,
     #[error("no byte of the request body arrived for {} ms (limits.body_idle)", .0.as_millis())]
@@ -112,7 +116,7 @@ impl CallRefusal {
             Self::RouteNotFound { .. } | Self::ModelUnknown(_) => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
-            Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTooLarge { .. } | Self::TranslationTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyIdle(_) | Self::BodySlow(_) => StatusCode::REQUEST_TIMEOUT,
             Self::BudgetHeld(_) | Self::InFlightFull(_) | Self::Upstream(UpstreamFailure::InFlightFull(_)) => {
                 StatusCode::TOO_MANY_REQUESTS

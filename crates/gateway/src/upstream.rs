@@ -7,8 +7,9 @@ use bytes::Bytes;
 use futures_util::{Stream, future::BoxFuture};
 use http::{HeaderMap, Method, StatusCode};
 use protocol::{CallId, SessionId};
+use store::LedgerError;
 
-use crate::endpoint::ModelEndpoint;
+use crate::{call::SendProgress, endpoint::ModelEndpoint};
 
 /// A model service behind the gateway.
 ///
@@ -30,6 +31,10 @@ pub trait Upstream: Send + Sync {
     }
     /// Returns whether all calls are free.
     fn is_free(&self) -> bool {
+        false
+    }
+    /// Returns whether a call to `endpoint` is translated into another API, which takes memory for its JSON.
+    fn translates(&self, _endpoint: ModelEndpoint) -> bool {
         false
     }
     /// Sends one call; fails if no response head arrives.
@@ -71,6 +76,8 @@ pub struct UpstreamRequest {
     pub attempt: u32,
     /// The user, if known.
     pub user: Option<Arc<str>>,
+    /// Notes whether the request may have left.
+    pub progress: SendProgress,
 }
 
 /// The body of a response as a stream of frames.
@@ -110,6 +117,7 @@ impl UpstreamFailure {
                 | Self::Untranslatable(_)
                 | Self::Unsendable(_)
                 | Self::NotRecorded(_)
+                | Self::NotMarkedSent(_)
         )
     }
 }
@@ -146,6 +154,9 @@ pub enum UpstreamFailure {
     /// The upstream sent nothing for this many seconds.
     #[error("timeout: the upstream sent nothing for {0} seconds")]
     Silent(u64),
+    /// The ledger could not note that the call is sent, so it was not sent.
+    #[error("cannot write to the ledger that the call is sent")]
+    NotMarkedSent(#[source] LedgerError),
     /// The connection ended before the response was complete.
     #[error("the connection to the upstream closed before the response was complete")]
     Cut,

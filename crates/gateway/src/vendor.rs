@@ -81,7 +81,8 @@ impl VendorUpstream {
             host: &self.host,
             headers: &request.headers,
         };
-        let HttpResponse { status, mut headers, frames } = self.client.send(head, &request.body).await?;
+        let HttpResponse { status, mut headers, frames } =
+            self.client.send(head, &request.body, &request.progress).await?;
         let frames = decode_frames(status, &mut headers, frames)?;
         let (headers, frames) = self.redact_key(headers, frames);
         Ok(UpstreamResponse { status, headers, frames, hide_usage: hide_usage && status.is_success() })
@@ -202,6 +203,10 @@ impl Upstream for VendorUpstream {
     fn resolve(&self, model: &str) -> String {
         let alias = self.config.aliases.get(model).or(self.config.model.as_ref());
         alias.cloned().unwrap_or_else(|| model.to_owned())
+    }
+
+    fn translates(&self, endpoint: ModelEndpoint) -> bool {
+        !self.config.kind.accepts(endpoint) && Translation::between(endpoint, self.config.kind).is_some()
     }
 
     fn send(&self, request: UpstreamRequest) -> BoxFuture<'_, Result<UpstreamResponse, UpstreamFailure>> {

@@ -34,6 +34,11 @@ const DEMO: &[&str] = &[
     "/unknown",
 ];
 
+fn print_to_stderr(lines: usize) -> Result<(), TurnStop> {
+    let (line, mut stderr) = (format!("{}\n", "x".repeat(999)), std::io::stderr().lock());
+    Ok((0..lines).try_for_each(|_| stderr.write_all(line.as_bytes()))?)
+}
+
 /// Two questions with all optional fields.
 fn questions() -> Value {
     let option = |label: &str, description: &str| json!({ "label": label, "description": description });
@@ -99,6 +104,8 @@ impl<W: Write> MockProcess<W> {
             CommandAction::Unparsed => Ok(self.printer.print_bytes(b"{\"type\":\"item_delta\",\"id\":\n")?),
             CommandAction::Slow => self.print_slowly(command.number(10)),
             CommandAction::Flood => self.print_flood(command.number(1000)),
+            CommandAction::Stderr => print_to_stderr(command.number(1000)),
+            CommandAction::Permissions => self.ask_permissions(command.number(100)),
             CommandAction::Garbage => {
                 Ok(self.printer.print_bytes(b"not json\n\xff\xfe\xfd\n[1,2]\n\"text\"\nnull\n{\"type\":7}\n\n{}\n")?)
             }

@@ -1,10 +1,11 @@
 //! Permission requests and questions to the host.
 
+use std::collections::HashSet;
 use std::io::Write;
 
 use agents::{AgentLine, HostLine};
 use protocol::PermissionReply;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::inbox::InboxMessage;
 use crate::process::MockProcess;
@@ -33,6 +34,30 @@ impl<W: Write> MockProcess<W> {
                 Err(stop)
             }
         }
+    }
+
+    /// Requests `count` permissions before it waits for the first answer. Ends when all are answered.
+    pub(crate) fn ask_permissions(&mut self, count: usize) -> Result<(), TurnStop> {
+        let mut open = HashSet::new();
+        for number in 0..count {
+            let id = format!("p{}", self.next_number());
+            let metadata = json!({ "command": format!("true {number}") });
+            self.printer.print_line(&AgentLine::PermissionRequested {
+                id: id.clone(),
+                action: "command".to_owned(),
+                metadata,
+            })?;
+            open.insert(id);
+        }
+        while !open.is_empty() {
+            let answered = self.wait(|message| match message {
+                InboxMessage::Host(HostLine::PermissionReply { id, .. }) => Some(Some(id.clone())),
+                InboxMessage::Closed => Some(None),
+                _ => None,
+            })?;
+            open.remove(&answered.ok_or(TurnStop::Interrupted)?);
+        }
+        Ok(())
     }
 
     /// Asks a question and waits; returns `None` if the user rejects it.

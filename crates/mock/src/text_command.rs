@@ -25,6 +25,8 @@ pub(crate) enum CommandAction {
     Unparsed,
     Slow,
     Flood,
+    Stderr,
+    Permissions,
     Garbage,
     Bigline,
     Memory,
@@ -62,6 +64,8 @@ pub(crate) const TEXT_COMMANDS: &[(&str, CommandAction, &str)] = &[
     ("unparsed", CommandAction::Unparsed, "print an incomplete line"),
     ("slow", CommandAction::Slow, "send N words (10), a tenth of a second apart"),
     ("flood", CommandAction::Flood, "send N deltas (1000) as fast as possible"),
+    ("stderr", CommandAction::Stderr, "print N lines (1000) of a thousand bytes to stderr"),
+    ("permissions", CommandAction::Permissions, "request N permissions (100) at once"),
     ("garbage", CommandAction::Garbage, "print lines that are neither JSON nor UTF-8"),
     ("bigline", CommandAction::Bigline, "print one line of N bytes (10485760)"),
     ("memory", CommandAction::Memory, "allocate N bytes of memory (67108864) and use them"),
@@ -111,6 +115,8 @@ impl CommandAction {
                 | Self::Echo
                 | Self::Slow
                 | Self::Flood
+                | Self::Stderr
+                | Self::Permissions
                 | Self::Garbage
                 | Self::Bigline
                 | Self::Memory

@@ -150,6 +150,9 @@ pub struct LlmCall {
     /// Whether `usage` is an upper estimate, because the gateway cancelled the call before the vendor counted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
+    /// Whether the cost is unknown, so that the call keeps its hold.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cost_unknown: bool,
     /// Cost in pico-dollars (10⁻¹² USD).
     pub cost_picos: i64,
     /// HTTP status sent to the agent.

@@ -3,6 +3,7 @@
 //! A [`Secret`] has no readable debug output, a [`Redactor`] removes it from responses, and a placeholder of the same
 //! shape replaces it inside a sandbox.
 
+mod base64;
 mod escaped;
 mod placeholder;
 mod redactor;

@@ -5,31 +5,31 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use memchr::{memchr_iter, memmem};
 
-use crate::{Secret, escaped::EscapedSearch};
+use crate::{Secret, base64, escaped::EscapedSearch};
 
-/// Replaces a secret in a stream of bytes by as many `*` as the secret has bytes. Escapes of JSON and of URLs hide
-/// nothing: an escaped secret is replaced by as many `*` as it has bytes with its escapes.
+/// Replaces a secret in a stream of bytes by as many `*` as the secret has bytes. Escapes of JSON and of URLs, and
+/// Base64, hide nothing: each byte of an encoded secret is replaced by `*`.
 ///
 /// A redactor is for one response. Clone an unused redactor for the next response.
 #[derive(Debug, Clone)]
 pub struct Redactor {
-    finder: Arc<memmem::Finder<'static>>,
-    /// The last bytes of the stream if they may be the start of the secret.
-    held: BytesMut,
+    /// The search for the secret itself, then those for its texts in Base64. A stream passes one after the other.
+    searches: Vec<PlainSearch>,
     escaped: EscapedSearch,
 }
 
 impl Redactor {
     /// Returns a redactor of `secret`; `None` if the secret is empty.
     pub fn new(secret: &Secret) -> Option<Self> {
-        let finder = memmem::Finder::new(secret.expose().as_bytes()).into_owned();
-        let escaped = EscapedSearch::new(secret.expose().as_bytes());
-        (!secret.expose().is_empty()).then(|| Self { finder: Arc::new(finder), held: BytesMut::new(), escaped })
+        let secret = secret.expose().as_bytes();
+        let searches = [secret.to_vec()].into_iter().chain(base64::texts(secret)).map(|text| PlainSearch::new(&text));
+        let escaped = EscapedSearch::new(secret);
+        (!secret.is_empty()).then(|| Self { searches: searches.collect(), escaped })
     }
 
     /// Returns the next bytes without the secret. Holds back only bytes that may be the start of the secret.
     pub fn redact(&mut self, bytes: Bytes) -> Bytes {
-        let bytes = self.redact_plain(bytes);
+        let bytes = self.searches.iter_mut().fold(bytes, |bytes, search| search.push(bytes));
         if self.escaped.can_skip(&bytes) {
             return bytes;
         }
@@ -38,7 +38,44 @@ impl Redactor {
         out.into()
     }
 
-    fn redact_plain(&mut self, bytes: Bytes) -> Bytes {
+    /// Returns whether `text` contains the secret.
+    pub fn finds_secret(&self, text: &[u8]) -> bool {
+        if self.searches.iter().any(|search| search.finder.find(text).is_some()) {
+            return true;
+        }
+        let (mut search, mut out) = (self.escaped.clone(), Vec::new());
+        search.push(text, &mut out);
+        search.finish(&mut out);
+        out != text
+    }
+
+    /// Returns the bytes that were held back, at the end of the stream.
+    pub fn finish(&mut self) -> Bytes {
+        let rest = self.searches.iter_mut().fold(Bytes::new(), |rest, search| {
+            let rest = search.push(rest);
+            [rest, search.finish()].concat().into()
+        });
+        let mut out = Vec::new();
+        self.escaped.push(&rest, &mut out);
+        self.escaped.finish(&mut out);
+        out.into()
+    }
+}
+
+/// Replaces one text in a stream.
+#[derive(Debug, Clone)]
+struct PlainSearch {
+    finder: Arc<memmem::Finder<'static>>,
+    /// The last bytes of the stream if they may be the start of the text.
+    held: BytesMut,
+}
+
+impl PlainSearch {
+    fn new(text: &[u8]) -> Self {
+        Self { finder: Arc::new(memmem::Finder::new(text).into_owned()), held: BytesMut::new() }
+    }
+
+    fn push(&mut self, bytes: Bytes) -> Bytes {
         let held = self.partial_match(&bytes);
         if self.held.is_empty() && held == 0 && self.finder.find(&bytes).is_none() {
             return bytes;
@@ -51,23 +88,9 @@ impl Redactor {
         text.freeze()
     }
 
-    /// Returns whether `text` contains the secret.
-    pub fn finds_secret(&self, text: &[u8]) -> bool {
-        if self.finder.find(text).is_some() {
-            return true;
-        }
-        let (mut search, mut out) = (self.escaped.clone(), Vec::new());
-        search.push(text, &mut out);
-        search.finish(&mut out);
-        out != text
-    }
-
     /// Returns the bytes that were held back, at the end of the stream.
-    pub fn finish(&mut self) -> Bytes {
-        let mut out = Vec::new();
-        self.escaped.push(&self.held.split(), &mut out);
-        self.escaped.finish(&mut out);
-        out.into()
+    fn finish(&mut self) -> Bytes {
+        self.held.split().freeze()
     }
 
     fn overwrite(&self, text: &mut [u8]) {
@@ -76,7 +99,7 @@ impl Redactor {
         }
     }
 
-    /// Returns how many of the last bytes are the start of the secret.
+    /// Returns how many of the last bytes are the start of the text.
     fn partial_match(&self, text: &[u8]) -> usize {
         let needle = self.finder.needle();
         let longest = (needle.len() - 1).min(text.len());
@@ -133,6 +156,29 @@ mod tests {
         assert_eq!(redact("a/b\"c", &[br#"a\/b\"c"#]), b"*******");
         let redactor = Redactor::new(&Secret::new("sk-abc")).unwrap();
         assert!(redactor.finds_secret(br"x sk-ab\u0063") && !redactor.finds_secret(br"x sk-ab\u0064"));
+    }
+
+    #[test]
+    fn secret_in_base64_is_redacted_across_any_split() {
+        // `sk-canary?>` after zero, one and two bytes, and before `!`, as `base64` writes it.
+        for (text, expected) in [
+            ("key c2stY2FuYXJ5Pz4h", "key **************4h"),
+            ("eHNrLWNhbmFyeT8+IQ==", "eH**************IQ=="),
+            ("eHNrLWNhbmFyeT8-IQ", "eH**************IQ"),
+            ("eHhzay1jYW5hcnk/PiE=", "eHh**************iE="),
+            ("eHhzay1jYW5hcnk_PiE", "eHh**************iE"),
+            (r#"{"k":"eHhzay1jYW5hcnk\/PiE="}"#, r#"{"k":"eHh***************iE="}"#),
+            ("?k=eHNrLWNhbmFyeT8%2BIQ%3D", "?k=eH****************IQ%3D"),
+            ("?k=eHNrLWNhbmFyeT8%2bIQ", "?k=eH****************IQ"),
+            ("c2stY2FuYXJ5", "c2stY2FuYXJ5"),
+        ] {
+            for at in 0..text.len() {
+                let out = redact("sk-canary?>", &[&text.as_bytes()[..at], &text.as_bytes()[at..]]);
+                assert_eq!(String::from_utf8(out).unwrap(), expected, "{text} at {at}");
+            }
+            let redactor = Redactor::new(&Secret::new("sk-canary?>")).unwrap();
+            assert_eq!(redactor.finds_secret(text.as_bytes()), text != expected, "{text}");
+        }
     }
 
     /// Writes each letter plain or escaped, as `how` says.

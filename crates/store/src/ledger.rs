@@ -34,7 +34,7 @@ pub use call::{CallCharge, CallHold, CallProgress, CallSource, HoldChange};
 pub use error::{LedgerError, LimitExceeded};
 pub use limit::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
 pub use port::{Ledger, LedgerOperation, LedgerReply};
-pub use report::{LedgerAudit, UnknownCall, UsageGrouping, UsageRow};
+pub use report::{EstimatedCall, LedgerAudit, UnknownCall, UsageGrouping, UsageRow};
 pub use resolution::{Resolution, ResolvedCall};
 pub(crate) use schema::SCHEMA;
 pub use since_time::{SinceTime, SinceTimeError};

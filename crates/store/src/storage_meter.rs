@@ -113,6 +113,9 @@ fn describe(exceeded: &StorageExceeded) -> String {
         HostLimit::Bodies => {
             format!("the stored bodies of the session need {found} bytes; the limit is {allowed} (limits.{key})")
         }
+        HostLimit::KeyJournal => {
+            format!("the journal of the key needs {found} bytes; the limit is {allowed} (limits.{key})")
+        }
         _ => format!("the journal of the session needs {found} bytes; the limit is {allowed} (limits.{key})"),
     }
 }
@@ -125,6 +128,8 @@ const SPARE_SHARE: u64 = 64;
 pub struct StorageMeter {
     directory: PathBuf,
     limits: StorageLimits,
+    /// The name of the limit on the journal.
+    journal_limit: HostLimit,
     bodies: AtomicU64,
     /// The limit that was reached last. The limits are fixed, so no turn starts after it.
     refused: Mutex<Option<StorageExceeded>>,
@@ -135,7 +140,20 @@ pub struct StorageMeter {
 impl StorageMeter {
     /// Returns a meter for a session of the data directory `directory` that has stored no body.
     pub fn new(directory: PathBuf, limits: StorageLimits) -> Self {
-        Self { directory, limits, bodies: AtomicU64::new(0), refused: Mutex::default(), reached: Notify::new() }
+        Self {
+            directory,
+            limits,
+            journal_limit: HostLimit::Journal,
+            bodies: AtomicU64::new(0),
+            refused: Mutex::default(),
+            reached: Notify::new(),
+        }
+    }
+
+    /// Returns a meter for the journal of a gateway key in the data directory `directory`.
+    pub fn of_key(directory: PathBuf, journal_bytes: u64) -> Self {
+        let limits = StorageLimits { journal_bytes, body_bytes: u64::MAX, ..StorageLimits::default() };
+        Self { journal_limit: HostLimit::KeyJournal, ..Self::new(directory, limits) }
     }
 
     /// Sets the bytes of bodies that were stored before, from the sizes of their files.
@@ -151,7 +169,7 @@ impl StorageMeter {
     /// Fails if no turn may start: a limit is reached, or the disk has too little free space.
     pub fn check(&self, journal_bytes: u64) -> Result<(), StorageExceeded> {
         let checks = [
-            (HostLimit::Journal, journal_bytes, self.limits.journal_bytes),
+            (self.journal_limit, journal_bytes, self.limits.journal_bytes),
             (HostLimit::Bodies, self.body_bytes(), self.limits.body_bytes),
         ];
         if let Some(exceeded) = *lock(&self.refused) {
@@ -187,7 +205,7 @@ impl StorageMeter {
         if needed <= allowed || drafts.iter().all(ends_something) {
             return Ok(());
         }
-        Err(self.refuse(StorageExceeded { limit: HostLimit::Journal, found: needed, allowed }))
+        Err(self.refuse(StorageExceeded { limit: self.journal_limit, found: needed, allowed }))
     }
 
     /// Counts a body of `bytes` bytes. Fails if it does not fit.

@@ -222,8 +222,10 @@ fn totals_cannot_overflow() {
         assert!(granted.len() < 1_000, "{} of the largest holds were granted", granted.len());
         assert_eq!(ledger.audit().unwrap().calls, granted.len() as u64);
         let usage = Usage { input_tokens: u64::MAX, ..Usage::default() };
-        let replies: Vec<_> =
-            granted.iter().map(|n| ledger.settle(call(&format!("{n}")), CallCharge { usage, picos: 1 })).collect();
+        let replies: Vec<_> = granted
+            .iter()
+            .map(|n| ledger.settle(call(&format!("{n}")), CallCharge { usage, picos: 1, estimated: false }))
+            .collect();
         for reply in replies {
             reply.wait().unwrap();
         }

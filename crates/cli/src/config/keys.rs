@@ -192,6 +192,7 @@ pub(crate) const KEYS: &[ConfigKey] = &[
     ),
     key("limits.journal", ValueType::Size, "see `viv doctor`", "Bytes of a session's journal."),
     key("limits.bodies", ValueType::Size, "see `viv doctor`", "Bytes of a session's stored bodies."),
+    key("limits.key_journal", ValueType::Size, "see `viv doctor`", "Bytes of the journal of a gateway key."),
     key(
         "limits.free_space",
         ValueType::Size,

@@ -31,6 +31,9 @@ pub(crate) struct LimitsSection {
     /// Bytes of a session's stored bodies.
     #[serde(deserialize_with = "size")]
     bodies: Option<u64>,
+    /// Bytes of the journal of a gateway key.
+    #[serde(deserialize_with = "size")]
+    key_journal: Option<u64>,
     /// Least free space of the data directory's file system.
     #[serde(deserialize_with = "size")]
     free_space: Option<u64>,
@@ -59,6 +62,7 @@ impl LimitsSection {
             connections: self.connections.unwrap_or(default.connections),
             pending_requests: self.pending_requests.unwrap_or(default.pending_requests),
             storage,
+            key_journal_bytes: self.key_journal.unwrap_or(default.key_journal_bytes),
             sessions: self.sessions.unwrap_or(default.sessions),
             sessions_per_token: self.sessions_per_token.unwrap_or(default.sessions_per_token),
         }

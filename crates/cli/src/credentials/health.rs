@@ -1,7 +1,7 @@
 //! Check of an API key with one small call to its vendor.
 
 use bytes::Bytes;
-use gateway::{ModelEndpoint, Upstream, UpstreamRequest, VendorConfig, VendorUpstream};
+use gateway::{ModelEndpoint, SendProgress, Upstream, UpstreamRequest, VendorConfig, VendorUpstream};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method};
 use protocol::{CallId, SessionId};
@@ -121,5 +121,6 @@ fn request(kind: UpstreamKind) -> Option<UpstreamRequest> {
         run: "health".into(),
         attempt: 1,
         user: None,
+        progress: SendProgress::default(),
     })
 }

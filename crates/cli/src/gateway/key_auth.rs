@@ -12,7 +12,7 @@ use base::{ByteBudget, lock};
 use protocol::{ProblemCode, SessionId};
 use store::{
     DataDir, FileBodyStore, FileJournal, Journal, KeyRecord, KeyStore, LimitAmount, LimitScope, LimitWindow,
-    SystemClock, UsageLimit,
+    StorageMeter, SystemClock, UsageLimit,
 };
 
 use super::slot::GatewaySlot;
@@ -26,6 +26,8 @@ pub(crate) struct KeyAuth {
     upstream: Arc<dyn Upstream>,
     ceiling: CeilingLayer,
     limits: GatewayLimits,
+    /// The most bytes of the journal of a key.
+    journal_bytes: u64,
     bodies: FileBodyStore,
     journals: Mutex<HashMap<SessionId, Arc<dyn Journal>>>,
     /// Identities by key id. Compiling the model patterns of a key costs more than the rest of a call.
@@ -43,13 +45,14 @@ impl KeyAuth {
         directory: DataDir,
         upstream: Arc<dyn Upstream>,
         limits: GatewayLimits,
+        journal_bytes: u64,
     ) -> Result<Self, Failure> {
         let slot = GatewaySlot::take(&directory)?;
         let keys = KeyStore::open(&directory, Arc::new(SystemClock))?;
         let ceiling = CeilingLayer::built_in().map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
         let bodies = FileBodyStore::new(&directory).with_compression(limits.compress);
         let (journals, known) = (Mutex::default(), Mutex::default());
-        Ok(Self { directory, slot, keys, upstream, ceiling, limits, bodies, journals, known })
+        Ok(Self { directory, slot, keys, upstream, ceiling, limits, journal_bytes, bodies, journals, known })
     }
 
     /// Returns the identity of `token`; fails if the key is unknown, revoked or expired.
@@ -115,7 +118,8 @@ impl KeyAuth {
             return Ok(journal.clone());
         }
         let opened = FileJournal::open(self.directory.journal(session), session.clone(), Arc::new(SystemClock))?;
-        let journal: Arc<dyn Journal> = Arc::new(opened.journal);
+        let storage = StorageMeter::of_key(self.directory.root().to_owned(), self.journal_bytes);
+        let journal: Arc<dyn Journal> = Arc::new(opened.journal.with_storage_meter(Arc::new(storage)));
         journals.insert(session.clone(), journal.clone());
         Ok(journal)
     }

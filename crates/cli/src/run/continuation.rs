@@ -129,7 +129,7 @@ impl Continuation<'_> {
             conversation.end(&outcome).await?;
         }
         let outcome = outcome?;
-        message!("{}", conversation.timeline.bill());
+        message!("{}", conversation.timeline.full_bill());
         let changes = finish::RunChanges { config: self.config, session: &conversation.session, policy };
         let on_finish = if self.record.info.ended { self.on_finish } else { OnFinish::Keep };
         let settled = changes.settle(on_finish, outcome).await?;

@@ -74,7 +74,7 @@ impl InteractiveRun<'_> {
         let finished = self.finish(&session, end).await;
         self.access.close().await;
         let (ending, timeline) = finished?;
-        message!("{}", timeline.bill());
+        message!("{}", timeline.full_bill());
         self.settle(&session, ending).await?;
         Ok(ending.exit_code())
     }

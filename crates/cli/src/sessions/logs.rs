@@ -37,7 +37,7 @@ pub(super) async fn print(catalog: &SessionCatalog<'_>, arguments: &LogsArgument
     if arguments.follow {
         return Ok(());
     }
-    let bill = if arguments.kind.is_empty() { format!("{}\n", timeline.bill()) } else { String::new() };
+    let bill = if arguments.kind.is_empty() { format!("{}\n", timeline.full_bill()) } else { String::new() };
     output::print_paged(&(whole + &bill))
 }
 

@@ -41,7 +41,9 @@ pub(super) async fn make(config: &Config, name: &str, kind: &str, model: &str) -
         requests_a_minute: None,
         ttl_ms: lifetime_ms(Some(LIMIT)),
     })?;
-    let auth = Arc::new(KeyAuth::open(directory, upstream::find_upstream(config, name)?, host::limits(config)?)?);
+    let (upstream, journal_bytes) =
+        (upstream::find_upstream(config, name)?, config.file.limits.budget().key_journal_bytes);
+    let auth = Arc::new(KeyAuth::open(directory, upstream, host::limits(config)?, journal_bytes)?);
     let authenticate = Arc::new(move |token: &str| auth.authenticate(token));
     let attachment = gateway.serve(listener, host::limits(config)?, authenticate).map_err(|error| internal(&error))?;
     let answered = tokio::time::timeout(LIMIT, call(address, key.reveal(), kind, model)).await;

@@ -1,4 +1,4 @@
-//! `viv usage settle`: settle a call with an unknown outcome by hand. Who settled it and why is recorded.
+//! `viv usage settle`: settle a call with an unknown or estimated cost by hand. Who settled it and why is recorded.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use crate::table::{TextTable, print, print_json};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SettleCommand {
-    /// Settle a call of `--unknown` by hand, with its cost or as free
+    /// Settle a call of `--unknown` or `--estimated` by hand, with its cost or as free
     Settle(SettleArguments),
     /// List calls that were settled by hand: by whom, when and why
     Settled,
@@ -24,7 +24,7 @@ pub(crate) enum SettleCommand {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("cost").required(true))]
 pub(crate) struct SettleArguments {
-    /// Call, as listed by `viv usage --unknown`
+    /// Call, as listed by `viv usage --unknown` or `viv usage --estimated`
     call: String,
     /// Cost in dollars
     #[arg(long, value_name = "USD", value_parser = parse_usd, group = "cost")]

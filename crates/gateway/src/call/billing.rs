@@ -1,7 +1,7 @@
 //! Billing: the only place that decides how much a call holds in the ledger and how much it is charged.
 //!
-//! Every call that reaches an upstream is held here first, so no call can pass a budget. The hold covers everything that
-//! the vendor can bill before the hold is changed. A call whose cost is unknown keeps its hold.
+//! Every call that reaches an upstream is held here first, so no call can pass a budget. The hold covers the call
+//! at the prices of the table, as far as the request bounds it. A call whose cost is unknown keeps its hold.
 //!
 //! Not here: the parts of a hold (`hold_plan.rs`), the ledger itself (`store`), or the events in the journal (`call.rs`).
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use protocol::CallId;
 use store::{CallCharge, CallProgress, CallSource, HoldChange, Ledger, LedgerOperation, LedgerReply, UsageLimit};
 
-use super::{CallOutcome, hold_plan::HoldPlan, hold_queue::HoldQueue};
+use super::{CallOutcome, SendProgress, hold_plan::HoldPlan, hold_queue::HoldQueue};
 use crate::{
     endpoint::ModelEndpoint,
     identity::GatewayIdentity,
@@ -134,6 +134,14 @@ impl CallBill {
         self.billing.ledger.adjust(self.call.clone(), change)
     }
 
+    /// Returns the notes about the request of the call. A free call needs none.
+    pub(super) fn send_progress(&self) -> SendProgress {
+        if self.free {
+            return SendProgress::default();
+        }
+        SendProgress::new(self.billing.ledger.clone(), self.call.clone())
+    }
+
     /// Tells the calls that wait for money that some may have become free.
     pub(super) fn notify_queue(&self) {
         self.billing.queue.notify();
@@ -165,13 +173,14 @@ impl CallBill {
         drop(self.billing.ledger.advance(self.call.clone(), CallProgress::Streaming));
     }
 
-    /// Returns the ledger operation that closes the call. `cost_picos` is the cost of a settled call.
-    pub(super) fn settlement(&self, outcome: &CallOutcome, cost_picos: i64) -> LedgerOperation {
+    /// Returns the ledger operation that closes the call. `cost_picos` is the cost of a settled call; `estimated` says
+    /// that it is the most that the call can have cost.
+    pub(super) fn settlement(&self, outcome: &CallOutcome, cost_picos: i64, estimated: bool) -> LedgerOperation {
         let call = self.call.clone();
         match outcome {
             CallOutcome::Settled(usage) => {
                 let picos = u64::try_from(cost_picos).unwrap_or(0);
-                LedgerOperation::Settle(call, CallCharge { usage: *usage, picos })
+                LedgerOperation::Settle(call, CallCharge { usage: *usage, picos, estimated })
             }
             CallOutcome::Failed(reason) => LedgerOperation::Fail(call, reason.clone()),
             CallOutcome::Unknown => LedgerOperation::Advance(call, CallProgress::Lost),
@@ -180,7 +189,7 @@ impl CallBill {
 
     /// Closes the call in the ledger without waiting for confirmation.
     pub(super) fn settle_now(&self, outcome: &CallOutcome, cost_picos: i64) {
-        drop(self.billing.ledger.submit(vec![self.settlement(outcome, cost_picos)]));
+        drop(self.billing.ledger.submit(vec![self.settlement(outcome, cost_picos, false)]));
         self.notify_queue();
     }
 }

@@ -53,6 +53,7 @@ impl ModelCall {
         if self.endpoint.is_charged() {
             let mut call = self.llm_call(status, response, duration);
             call.cost_picos = if matches!(outcome, CallOutcome::Failed(_)) { 0 } else { cost_picos };
+            call.cost_unknown = *outcome == CallOutcome::Unknown;
             if let Some(usage) = estimate.filter(|_| !self.bill.is_free()) {
                 (call.usage, call.estimated) = (usage, true);
             }
@@ -76,6 +77,7 @@ impl ModelCall {
             usage: reading.usage,
             cost_picos: 0,
             estimated: false,
+            cost_unknown: false,
             status,
             ttft_micros: micros(time_to_first_byte),
             duration_micros: micros(duration),

@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use base::error_chain;
+use base::{ByteReservation, error_chain};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Response, header, request::Parts};
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    CallEnd, ModelCall,
+    CallEnd, ModelCall, SendProgress,
     tee::{ResponseHead, ResponseLimits, Tee},
 };
 use crate::{
@@ -32,6 +32,7 @@ use crate::{
     request_fields::RequestFields,
     response_budget::within_budget,
     service::ConnectionContext,
+    translate::translation_bytes,
     upstream::{UpstreamFailure, UpstreamRequest, UpstreamResponse},
 };
 
@@ -125,6 +126,7 @@ impl CallHandler {
             run: self.identity.run.clone(),
             attempt: self.identity.attempt,
             user: self.identity.user.clone(),
+            progress: SendProgress::default(),
         })
     }
 
@@ -132,26 +134,32 @@ impl CallHandler {
     async fn send(
         self,
         fields: RequestFields,
-        request: UpstreamRequest,
+        mut request: UpstreamRequest,
         waits: Arc<AtomicBool>,
         client_left: CancellationToken,
     ) -> Result<Response<ResponseBody>, CallRefusal> {
         let endpoint = request.endpoint;
+        let room = self.reserve_translation(&request).await?;
         let mut call = ModelCall::hold(&self.context, self.identity.clone(), fields, &request, &waits)
             .await
             .inspect_err(|refusal| self.record_exceeded_limit(refusal))?;
         call.mark_sent();
+        let progress = call.bill.send_progress();
+        request.progress = progress.clone();
         let sent = tokio::select! {
             biased;
             () = self.context.tasks.abort().cancelled() => Err(UpstreamFailure::SessionEnded),
             () = call.interrupted() => Err(UpstreamFailure::Interrupted),
             sent = self.identity.upstream.send(request) => sent,
         };
+        // The translated request was written.
+        drop(room);
         match sent {
             Ok(response) => self.forward(endpoint, response, call, client_left).await,
             Err(failure) => {
-                let (message, reached_upstream) = (error_chain(&failure), failure.may_have_been_served());
-                let cancelled = failure.is_cancellation();
+                let message = error_chain(&failure);
+                let reached_upstream = failure.may_have_been_served() && !progress.is_connecting();
+                let cancelled = failure.is_cancellation() && reached_upstream;
                 let refusal = CallRefusal::from(failure);
                 let end = CallEnd {
                     status: refusal.status().as_u16(),
@@ -165,6 +173,21 @@ impl CallHandler {
                 Err(refusal)
             }
         }
+    }
+
+    /// Reserves the memory that the translation of a request takes. Fails if the session has no room for it.
+    async fn reserve_translation(&self, request: &UpstreamRequest) -> Result<Option<ByteReservation>, CallRefusal> {
+        if !self.identity.upstream.translates(request.endpoint) {
+            return Ok(None);
+        }
+        let (budget, needed) = (&self.identity.in_flight, translation_bytes(&request.body));
+        let capacity = budget.capacity();
+        if needed.saturating_add(request.body.len()) > capacity {
+            return Err(CallRefusal::TranslationTooLarge { needed, capacity });
+        }
+        let mut room = budget.reservation();
+        room.grow(needed, self.identity.limits.body_idle).await?;
+        Ok(Some(room))
     }
 
     /// Starts to forward the response to the client.

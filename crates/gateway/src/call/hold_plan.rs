@@ -27,7 +27,7 @@ const MIN_REDUCTION_PICOS: u64 = 50_000_000_000;
 
 /// The parts of one call's hold.
 #[derive(Debug, Clone)]
-pub(super) struct HoldPlan {
+pub(crate) struct HoldPlan {
     /// The rates that the call may be billed by. The dearest counts.
     rates: Vec<RateTable>,
     input_tokens: u64,
@@ -49,7 +49,7 @@ pub(super) struct HoldPlan {
 
 impl HoldPlan {
     /// Makes the plan of a call with these fields.
-    pub(super) fn new(price: &ModelPrice, service: &RateTable, fields: &RequestFields) -> Self {
+    pub(crate) fn new(price: &ModelPrice, service: &RateTable, fields: &RequestFields) -> Self {
         let (bound, max_output) = (&fields.bound, price.max_output(&fields.bound));
         let hidden = match fields.reasoning.hidden_tokens(price.reasoning()) {
             Some(tokens) if fields.stream => tokens.saturating_mul(bound.answers).min(max_output),
@@ -75,7 +75,7 @@ impl HoldPlan {
     }
 
     /// Returns the amount to hold, in pico-dollars.
-    pub(super) fn picos(&self) -> u64 {
+    pub(crate) fn picos(&self) -> u64 {
         let output_tokens = self.hidden.saturating_add(self.visible).min(self.max_output);
         let cost = |rates: &RateTable| match self.counted_prompt {
             Some(prompt) => rates.cost_picos(&Usage { output_tokens, ..prompt }),
@@ -125,14 +125,28 @@ impl HoldPlan {
     /// Returns the most tokens that a cancelled call can have cost. `reported` is the vendor's last count and `shown`
     /// bounds the shown tokens, which the hold always covers.
     pub(super) fn cancelled_usage(&self, reported: Usage, shown: u64, elapsed: Duration) -> Usage {
-        let seconds = elapsed.saturating_add(CANCEL_TIME).as_secs().saturating_add(1);
-        let generated = seconds.saturating_mul(MAX_TOKENS_PER_SECOND).saturating_mul(self.answers);
+        let generated = self.generated_tokens(elapsed);
         let shown = shown.min(self.covered_tokens().unwrap_or(u64::MAX));
         let output = shown.saturating_add(self.hidden.min(generated)).min(self.max_output.max(shown));
         let prompt_is_known = Usage { output_tokens: 0, ..reported } != Usage::default();
         let prompt =
             if prompt_is_known { reported } else { Usage { input_tokens: self.input_tokens, ..Usage::default() } };
         Usage { output_tokens: output.max(reported.output_tokens), ..prompt }
+    }
+
+    /// Returns the most tokens of a stream whose host died after `elapsed`, and their cost in pico-dollars. The shown
+    /// part is not known, so all that the hold covers counts.
+    pub(crate) fn cost_at_death(&self, elapsed: Duration) -> (Usage, u64) {
+        let most = Self { hidden: self.hidden.min(self.generated_tokens(elapsed)), ..self.clone() };
+        let output_tokens = most.hidden.saturating_add(most.visible).min(most.max_output);
+        let usage = Usage { input_tokens: self.input_tokens, output_tokens, ..Usage::default() };
+        (usage, most.picos())
+    }
+
+    /// Returns the most tokens of all answers that a vendor generates before it notices that the connection is closed.
+    fn generated_tokens(&self, elapsed: Duration) -> u64 {
+        let seconds = elapsed.saturating_add(CANCEL_TIME).as_secs().saturating_add(1);
+        seconds.saturating_mul(MAX_TOKENS_PER_SECOND).saturating_mul(self.answers)
     }
 }
 
@@ -189,5 +203,15 @@ mod tests {
         assert_eq!((counted.input_tokens, counted.output_tokens), (7, 30));
         let hidden = cost(plan(true, None, ReasoningRequest::Unlimited), Usage::default());
         assert_eq!((hidden.input_tokens, hidden.output_tokens), (100, 30 + 1_000));
+    }
+
+    #[test]
+    fn stream_of_a_dead_host_costs_the_hold_without_reasoning_that_had_no_time() {
+        let plain = plan(true, None, ReasoningRequest::Unspecified);
+        assert_eq!(plain.cost_at_death(Duration::from_secs(1)).1, plain.picos());
+        let hidden = plan(true, None, ReasoningRequest::AtMost(32_000));
+        let (usage, picos) = hidden.cost_at_death(Duration::from_secs(1));
+        assert_eq!((usage.input_tokens, usage.output_tokens, picos), (100, 9_692, 100 + 96_920));
+        assert_eq!(hidden.cost_at_death(Duration::from_secs(3_600)).1, hidden.picos());
     }
 }

@@ -166,6 +166,7 @@ impl Fixture {
             run: self.identity.run.clone(),
             attempt: 1,
             user: None,
+            progress: SendProgress::default(),
         };
         ModelCall::hold(&self.context, self.identity.clone(), fields, &request, &Arc::default()).await
     }

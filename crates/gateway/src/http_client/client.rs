@@ -24,7 +24,10 @@ use super::{
     connector::{ByteStream, ServerConnector},
     head::{RequestHead, ResponseHead},
 };
-use crate::upstream::{ResponseStream, UpstreamFailure};
+use crate::{
+    call::SendProgress,
+    upstream::{ResponseStream, UpstreamFailure},
+};
 
 /// Buffer space per read; large enough for everything that a busy server sent since the last read.
 const READ_BYTES: usize = 32 << 10;
@@ -84,10 +87,22 @@ impl HttpClient {
     }
 
     /// Sends a request and returns when the response head has arrived.
-    pub(crate) async fn send(&self, head: RequestHead<'_>, body: &[u8]) -> Result<HttpResponse, UpstreamFailure> {
+    pub(crate) async fn send(
+        &self,
+        head: RequestHead<'_>,
+        body: &[u8],
+        progress: &SendProgress,
+    ) -> Result<HttpResponse, UpstreamFailure> {
         let head = head.encode(body.len());
+        let mut unsent = true;
         loop {
-            let mut connection = self.acquire_connection().await?;
+            let mut connection = match self.pool.take() {
+                Some(connection) => connection,
+                // A request that was written once may have been read, so it counts as sent from then on.
+                None if unsent => self.connect_noted(progress).await?,
+                None => self.connect().await?,
+            };
+            unsent = false;
             match self.exchange(&mut connection, &head, body).await {
                 Ok(head) => return Ok(self.build_response(head, connection)),
                 // The server closed an idle connection just when it was reused. It did not process the request, so
@@ -98,11 +113,16 @@ impl HttpClient {
         }
     }
 
-    /// Returns a pooled connection or opens a new one.
-    async fn acquire_connection(&self) -> Result<PooledConnection, UpstreamFailure> {
-        if let Some(connection) = self.pool.take() {
-            return Ok(connection);
-        }
+    /// Opens a connection. The notes of the call say meanwhile that nothing was sent.
+    async fn connect_noted(&self, progress: &SendProgress) -> Result<PooledConnection, UpstreamFailure> {
+        let call = progress.connect();
+        let connection = self.connect().await?;
+        call.mark_sent().await.map_err(UpstreamFailure::NotMarkedSent)?;
+        Ok(connection)
+    }
+
+    /// Opens a connection.
+    async fn connect(&self) -> Result<PooledConnection, UpstreamFailure> {
         let mut attempts = 0;
         loop {
             let source = match timeout(self.timeouts.connect, self.connector.connect()).await {

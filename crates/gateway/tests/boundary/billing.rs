@@ -283,7 +283,7 @@ async fn interrupted_response_keeps_its_hold_and_is_listed_as_unknown() {
     let gateway = start_gateway(&vendor, VendorKind::Anthropic, |_| {});
     let body = prompt("x", true);
     gateway.post("/v1/messages", body.clone()).await;
-    gateway.wait_for_event("llm.call").await;
+    assert_eq!(gateway.wait_for_event("llm.call").await["cost_unknown"], true);
     let closed = gateway.close().await;
     let usage_row = closed.session_usage();
     assert_eq!((usage_row.spent_picos, usage_row.held_picos, usage_row.unknown), (0, max_cost(&body), 1));

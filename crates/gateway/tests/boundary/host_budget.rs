@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use base::ByteBudget;
-use gateway::{GatewayIdentity, GatewayLimits, PriceTable};
+use gateway::{
+    GatewayIdentity, GatewayLimits, ModelPrice, PriceTable, TokenRates, VendorConfig, VendorKind, VendorUpstream,
+};
 use http::{Method, StatusCode};
 use protocol::SessionId;
 use store::{FileJournal, FreeSpaceFloor, StorageLimits, StorageMeter, SystemClock};
@@ -210,4 +212,30 @@ async fn call_of_a_session_without_disk_space_is_refused_for_good() {
     );
     assert!(last.text().contains("limits.journal"), "{}", last.text());
     assert!(journal.bytes() < 6_000, "the journal has {} bytes", journal.bytes());
+}
+
+#[tokio::test]
+async fn json_of_a_translated_call_counts_as_bytes_in_memory() {
+    let mut config = VendorConfig::new("chat", VendorKind::OpenaiCompatible, "http://127.0.0.1:9");
+    config.retries = 0;
+    let prices =
+        PriceTable::default().with_price("m", ModelPrice::flat(TokenRates { input: 1, ..TokenRates::default() }));
+    let budget = ByteBudget::new(1 << 20);
+    let gateway = TestGateway::with_identity(Arc::new(VendorUpstream::new(config).unwrap()), prices, |identity| {
+        identity.in_flight = budget.clone();
+    });
+    let body = |lists: usize| {
+        let input = vec!["[0]"; lists].join(",");
+        let call = format!(r#"{{"type":"tool_use","id":"t","name":"t","input":{{"lists":[{input}]}}}}"#);
+        format!(r#"{{"model":"m","max_tokens":5,"messages":[{{"role":"assistant","content":[{call}]}}]}}"#)
+    };
+    // The text of both bodies fits into the budget. The values of the second do not.
+    let sent = gateway.fetch(gateway.request(Method::POST, "/v1/messages", body(1_000))).await;
+    assert_eq!(sent.status, StatusCode::BAD_GATEWAY, "{}", sent.text());
+    let refused = gateway.fetch(gateway.request(Method::POST, "/v1/messages", body(10_000))).await;
+    assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE, "{}", refused.text());
+    assert!(refused.text().contains("limits.in_flight"), "{}", refused.text());
+    assert_eq!(budget.used(), 0);
+    let closed = gateway.close().await;
+    assert_eq!((closed.session_usage().calls, closed.session_usage().held_picos), (1, 0));
 }

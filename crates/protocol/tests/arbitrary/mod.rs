@@ -307,10 +307,10 @@ fn upstream_error() -> impl Strategy<Value = UpstreamError> {
 
 fn llm_call() -> impl Strategy<Value = LlmCall> {
     let names = (id(), text(), of(text()), text(), of(text()), of(text()));
-    let numbers = (usage(), any::<bool>(), any::<i64>(), any::<u16>(), any::<u64>(), any::<u64>());
+    let numbers = (usage(), any::<[bool; 2]>(), any::<i64>(), any::<u16>(), any::<u64>(), any::<u64>());
     (names, numbers).prop_map(|(names, numbers)| {
         let (call_id, model, model_answered, upstream, upstream_call_id, stop_reason) = names;
-        let (usage, estimated, cost_picos, status, ttft_micros, duration_micros) = numbers;
+        let (usage, [estimated, cost_unknown], cost_picos, status, ttft_micros, duration_micros) = numbers;
         LlmCall {
             call_id,
             model,
@@ -319,6 +319,7 @@ fn llm_call() -> impl Strategy<Value = LlmCall> {
             upstream_call_id,
             usage,
             estimated,
+            cost_unknown,
             cost_picos,
             status,
             ttft_micros,

@@ -41,6 +41,8 @@ pub(crate) struct UsageSummary {
     spent_picos: u64,
     held_picos: u64,
     unknown_calls: u64,
+    /// The calls that are charged for the most that they can have cost.
+    estimated_calls: u64,
 }
 
 /// `GET /v1/usage`: returns the usage grouped by session, or as `by` says, since the beginning or since a time.
@@ -110,6 +112,7 @@ impl From<UsageRow> for UsageSummary {
             spent_picos: row.spent_picos,
             held_picos: row.held_picos,
             unknown_calls: row.unknown,
+            estimated_calls: row.estimated,
         }
     }
 }

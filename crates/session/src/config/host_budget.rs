@@ -27,6 +27,8 @@ pub struct HostBudget {
     pub pending_requests: usize,
     /// Disk space of a session, and the free space that must be left.
     pub storage: StorageLimits,
+    /// Bytes of the journal of a gateway key, which lives longer than a session.
+    pub key_journal_bytes: u64,
     /// Open sessions of this host.
     pub sessions: usize,
     /// Open sessions that one access token created.
@@ -43,6 +45,7 @@ impl Default for HostBudget {
             connections: gateway.connections,
             pending_requests: 64,
             storage: StorageLimits::default(),
+            key_journal_bytes: 8 << 30,
             sessions: 16_384,
             sessions_per_token: 256,
         }
@@ -66,6 +69,7 @@ impl HostBudget {
             HostLimit::PendingRequests => self.pending_requests.to_string(),
             HostLimit::Journal => size_to_text(journal_bytes),
             HostLimit::Bodies => size_to_text(body_bytes),
+            HostLimit::KeyJournal => size_to_text(self.key_journal_bytes),
             HostLimit::FreeSpace => free_space.clone(),
             HostLimit::Sessions => self.sessions.to_string(),
             HostLimit::SessionsPerToken => self.sessions_per_token.to_string(),

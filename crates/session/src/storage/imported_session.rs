@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use protocol::{EventBody, LlmCall, SessionId, Usage};
+use protocol::{EventBody, LlmCall, SessionId};
 use sandbox::{ChangeStat, visible};
 use store::{DataDir, Journal, UsageRow};
 
@@ -84,7 +84,7 @@ pub(crate) fn write_private_file(path: &Path, from: &mut impl Read) -> io::Resul
 /// Returns the usage of all model calls in the journal of `id`.
 pub(crate) fn recorded_usage(journal: &dyn Journal, id: &SessionId) -> Result<UsageRow, SessionError> {
     let name = id.to_string();
-    let mut row = UsageRow { name, calls: 0, usage: Usage::default(), spent_picos: 0, held_picos: 0, unknown: 0 };
+    let mut row = UsageRow { name, ..UsageRow::default() };
     let mut seen = 0;
     loop {
         let page = journal.after(seen, PAGE)?;
@@ -103,6 +103,7 @@ fn add(row: &mut UsageRow, call: &LlmCall) {
     let (sum, used) = (&mut row.usage, &call.usage);
     for (sum, used) in [
         (&mut row.calls, 1),
+        (&mut row.estimated, u64::from(call.estimated)),
         (&mut row.spent_picos, u64::try_from(call.cost_picos).unwrap_or(0)),
         (&mut sum.input_tokens, used.input_tokens),
         (&mut sum.output_tokens, used.output_tokens),

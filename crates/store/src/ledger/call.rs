@@ -82,6 +82,8 @@ impl CallSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallProgress {
+    /// The call waits for a connection to the upstream. Nothing was sent, so it costs nothing if the host dies now.
+    Connecting,
     /// The request is about to be sent to the upstream. From now on it may cost.
     Sent,
     /// The first byte of the response arrived.
@@ -94,6 +96,7 @@ impl CallProgress {
     /// Returns the state of a call with this progress.
     pub(super) fn state(self) -> &'static str {
         match self {
+            Self::Connecting => "intent",
             Self::Sent => "sent",
             Self::Streaming => "streaming",
             Self::Lost => "unknown",
@@ -103,6 +106,7 @@ impl CallProgress {
     /// Returns whether a call in `state` can make this progress.
     pub(super) fn follows(self, state: &str) -> bool {
         match self {
+            Self::Connecting => state == "sent",
             Self::Sent => state == "intent",
             Self::Streaming => matches!(state, "intent" | "sent"),
             Self::Lost => matches!(state, "intent" | "sent" | "streaming"),
@@ -122,6 +126,8 @@ pub struct CallCharge {
     pub usage: Usage,
     /// The cost in pico-dollars. It exceeds the hold if the vendor served more than was requested.
     pub picos: u64,
+    /// Whether `picos` is the most that the call can have cost. A later charge that is not estimated replaces it.
+    pub estimated: bool,
 }
 
 /// Returns `picos` as a database integer. Fails above the highest cost of one call.

@@ -123,8 +123,8 @@ impl<'a> LineBatch<'a> {
         let applied = match &line.step {
             LogEntry::Advance { call, progress } => self.tables.advance(line.at, call, *progress),
             LogEntry::Adjust { call, picos, .. } => self.tables.adjust(line.at, call, *picos),
-            LogEntry::Settle { call, picos, usage, .. } => {
-                let charge = CallCharge { usage: *usage, picos: picos.unsigned_abs() };
+            LogEntry::Settle { call, picos, usage, estimated, .. } => {
+                let charge = CallCharge { usage: *usage, picos: picos.unsigned_abs(), estimated: *estimated };
                 self.tables.settle(line.at, call, &charge)
             }
             LogEntry::Fail { call, reason, .. } => self.tables.fail(line.at, call, reason),

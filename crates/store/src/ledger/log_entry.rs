@@ -41,6 +41,8 @@ pub(super) enum LogEntry {
         picos: i64,
         #[serde(serialize_with = "write_usage")]
         usage: Usage,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        estimated: bool,
     },
     Fail {
         call: CallId,

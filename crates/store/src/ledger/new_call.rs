@@ -10,9 +10,10 @@ use super::totals::TotalAmounts;
 
 const INSERT: &str = "INSERT INTO call (call_id, source_system, source_reference, session, account, user, key, agent,
         model, price_hash, state, reason, held_picos, spent_picos, input_tokens, output_tokens, cache_read_tokens,
-        cache_write_tokens, cache_write_1h_tokens, day, created_ms, changed_ms, owner, boot)
+        cache_write_tokens, cache_write_1h_tokens, day, created_ms, changed_ms, owner, boot,
+        estimated)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,
-        ?24)";
+        ?24, ?25)";
 
 /// A call in its last state. A call that was held and settled within one checkpoint is inserted once.
 pub(super) struct NewCall {
@@ -24,6 +25,7 @@ pub(super) struct NewCall {
     held: i64,
     spent: i64,
     usage: Usage,
+    estimated: bool,
 }
 
 impl NewCall {
@@ -36,6 +38,7 @@ impl NewCall {
             held: hold.share.picos,
             spent: 0,
             usage: Usage::default(),
+            estimated: false,
             hold,
         }
     }
@@ -49,7 +52,8 @@ impl NewCall {
                 self.reason = progress.reason().map(str::to_owned);
             }
             LogEntry::Adjust { picos, .. } => self.held = picos,
-            LogEntry::Settle { picos, usage, .. } => {
+            LogEntry::Settle { picos, usage, estimated, .. } => {
+                self.estimated = estimated;
                 (self.state, self.held, self.spent, self.usage) = ("settled", 0, picos, bounded_usage(usage));
             }
             LogEntry::Fail { reason, .. } => (self.state, self.held, self.reason) = ("failed", 0, Some(reason)),
@@ -89,7 +93,8 @@ impl NewCall {
             self.created_ms,
             self.changed_ms,
             hold.owner.as_str(),
-            hold.boot
+            hold.boot,
+            self.estimated
         ]);
         match inserted {
             Err(rusqlite::Error::SqliteFailure(failure, _)) if failure.code == ErrorCode::ConstraintViolation => {

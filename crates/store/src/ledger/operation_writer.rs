@@ -227,9 +227,9 @@ fn next_entry(open: &OpenCall, operation: LedgerOperation) -> Result<Option<LogE
             return Err(LedgerError::OutOfOrder { call, state: open.state.to_owned(), wanted: progress.state() });
         }
         LedgerOperation::Advance(call, progress) => Some(LogEntry::Advance { call, progress }),
-        LedgerOperation::Settle(call, CallCharge { picos, usage }) => {
+        LedgerOperation::Settle(call, CallCharge { picos, usage, estimated }) => {
             let (picos, usage) = (checked_picos(picos)?, bounded_usage(usage));
-            Some(LogEntry::Settle { call, share: share(), picos, usage })
+            Some(LogEntry::Settle { call, share: share(), picos, usage, estimated })
         }
         LedgerOperation::Fail(call, reason) => Some(LogEntry::Fail { call, share: share(), reason }),
         LedgerOperation::Hold(_) | LedgerOperation::Adjust(..) | LedgerOperation::Resolve(..) => None,

@@ -18,11 +18,11 @@ pub enum LedgerOperation {
     Adjust(CallId, HoldChange),
     /// Records the progress of a call.
     Advance(CallId, CallProgress),
-    /// Ends a call with its cost. The same charge again changes nothing; a different charge is refused.
+    /// Ends a call with its cost. The same charge again changes nothing; a different one replaces only an estimate.
     Settle(CallId, CallCharge),
     /// Ends a call without cost, with the reason.
     Fail(CallId, String),
-    /// Ends an unknown call with the cost that a person states, and records who stated it.
+    /// Ends an unknown or estimated call with the cost that a person states, and records who stated it.
     Resolve(CallId, Resolution),
 }
 

@@ -18,6 +18,9 @@ use crate::owner::is_alive;
 /// The condition for open calls. It must match the index `call_open` literally, or SQLite does not use the index.
 const IS_OPEN: &str = "(state = 'intent' OR state = 'sent' OR state = 'streaming')";
 
+/// The reason of a call that a dead host may have sent.
+pub(super) const HOST_DIED: &str = "the host died before settling the call";
+
 /// The calls that recovery changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct RecoveredCalls {
@@ -86,10 +89,10 @@ fn release_unsent(
 /// Marks the other open calls of `owner` as unknown; returns their number.
 fn mark_unknown(tables: &LedgerTables<'_>, context: WriteContext<'_>, owner: &OwnerId) -> Result<u64, LedgerError> {
     let sql = format!(
-        "UPDATE call SET state = 'unknown', reason = 'the host died before settling the call', changed_ms = ?1
+        "UPDATE call SET state = 'unknown', reason = ?3, changed_ms = ?1
         WHERE owner = ?2 AND {IS_OPEN}"
     );
-    Ok(tables.connection.execute(&sql, params![context.now_ms, owner.as_str()])? as u64)
+    Ok(tables.connection.execute(&sql, params![context.now_ms, owner.as_str(), HOST_DIED])? as u64)
 }
 
 /// Deletes the leases of `owner`. After a power cut, the unused part of each lease is held as an unknown call. Returns

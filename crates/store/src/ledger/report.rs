@@ -1,10 +1,13 @@
 //! Queries of the ledger: usage, unknown calls and audits.
 
+use std::time::Duration;
+
 use protocol::{CallId, SessionId, Usage};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
 
 use super::LedgerError;
+use super::recovery::HOST_DIED;
 use super::tables::read_usage;
 
 /// The grouping of a usage query.
@@ -68,6 +71,8 @@ pub struct UsageRow {
     pub held_picos: u64,
     /// Number of unknown calls.
     pub unknown: u64,
+    /// Number of calls that are charged for the most that they can have cost.
+    pub estimated: u64,
 }
 
 /// A call that was sent and whose outcome is unknown.
@@ -91,6 +96,25 @@ pub struct UnknownCall {
     pub reason: Option<String>,
     /// Whether the call was made since the last boot, so that no record of it can have been lost in a power cut.
     pub since_boot: bool,
+    /// The most time between the hold and the death of the host, if the host died before it settled the call.
+    pub host_died_after: Option<Duration>,
+}
+
+/// A call that is charged for the most that it can have cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EstimatedCall {
+    /// The call.
+    pub call: CallId,
+    /// The session of the call.
+    pub session: SessionId,
+    /// The account that pays.
+    pub account: String,
+    /// The requested model.
+    pub model: String,
+    /// Amount charged, in pico-dollars.
+    pub spent_picos: u64,
+    /// Time of the hold, in milliseconds since 1970.
+    pub created_ms: i64,
 }
 
 /// The totals of the ledger, and the result of comparing them with its calls.
@@ -109,7 +133,8 @@ pub struct LedgerAudit {
 pub(super) fn usage(connection: &Connection, by: UsageGrouping, since_ms: i64) -> Result<Vec<UsageRow>, LedgerError> {
     let sql = format!(
         "SELECT {} AS name, sum(counted), sum(spent_picos), sum(held_picos), sum(state = 'unknown'), sum(input_tokens),
-            sum(output_tokens), sum(cache_read_tokens), sum(cache_write_tokens), sum(cache_write_1h_tokens)
+            sum(output_tokens), sum(cache_read_tokens), sum(cache_write_tokens), sum(cache_write_1h_tokens),
+            sum(estimated)
          FROM call WHERE created_ms >= ?1 GROUP BY 1 ORDER BY 1",
         by.column()
     );
@@ -121,6 +146,7 @@ pub(super) fn usage(connection: &Connection, by: UsageGrouping, since_ms: i64) -
             held_picos: row.get(3)?,
             unknown: row.get(4)?,
             usage: read_usage(row, 5)?,
+            estimated: row.get(10)?,
         })
     };
     let mut statement = connection.prepare_cached(&sql)?;
@@ -129,7 +155,8 @@ pub(super) fn usage(connection: &Connection, by: UsageGrouping, since_ms: i64) -
 
 pub(super) fn unknowns(connection: &Connection, boot: &str) -> Result<Vec<UnknownCall>, LedgerError> {
     let sql = "SELECT call_id, session, account, model, price_hash, held_picos, created_ms, reason,
-            boot = ?1 AND source_system <> 'lease'
+            boot = ?1 AND source_system <> 'lease',
+            CASE WHEN reason = ?2 AND changed_ms >= created_ms THEN changed_ms - created_ms END
         FROM call WHERE state = 'unknown' ORDER BY created_ms, call_id";
     let read = |row: &Row<'_>| {
         Ok(UnknownCall {
@@ -142,10 +169,27 @@ pub(super) fn unknowns(connection: &Connection, boot: &str) -> Result<Vec<Unknow
             created_ms: row.get(6)?,
             reason: row.get(7)?,
             since_boot: row.get(8)?,
+            host_died_after: row.get::<_, Option<u64>>(9)?.map(Duration::from_millis),
         })
     };
     let mut statement = connection.prepare_cached(sql)?;
-    Ok(statement.query_map([boot], read)?.collect::<Result<_, _>>()?)
+    Ok(statement.query_map([boot, HOST_DIED], read)?.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn estimates(connection: &Connection) -> Result<Vec<EstimatedCall>, LedgerError> {
+    let sql = "SELECT call_id, session, account, model, spent_picos, created_ms
+        FROM call WHERE estimated = 1 ORDER BY created_ms, call_id";
+    let read = |row: &Row<'_>| {
+        Ok(EstimatedCall {
+            call: id(row, 0)?,
+            session: id(row, 1)?,
+            account: row.get(2)?,
+            model: row.get(3)?,
+            spent_picos: row.get(4)?,
+            created_ms: row.get(5)?,
+        })
+    };
+    Ok(connection.prepare_cached(sql)?.query_map([], read)?.collect::<Result<_, _>>()?)
 }
 
 pub(super) fn audit(connection: &Connection) -> Result<LedgerAudit, LedgerError> {

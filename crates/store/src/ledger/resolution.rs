@@ -1,4 +1,4 @@
-//! Unknown calls that a person resolved by stating their cost.
+//! Unknown and estimated calls that a person resolved by stating their cost.
 //!
 //! A resolution is stored next to the call and never changed, so the ledger shows for each amount whether a vendor or a
 //! person stated it.
@@ -11,7 +11,7 @@ use super::call::{CallCharge, checked_picos};
 use super::report::id;
 use super::tables::LedgerTables;
 
-/// A person's statement of the cost of an unknown call.
+/// A person's statement of the cost of an unknown or estimated call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolution {
     /// The cost in pico-dollars; `None` if the call cost nothing.
@@ -35,7 +35,7 @@ pub struct ResolvedCall {
     pub model: String,
     /// Time of the resolution, in milliseconds since 1970.
     pub resolved_ms: i64,
-    /// Amount held until then, in pico-dollars.
+    /// Amount held or estimated until then, in pico-dollars.
     pub held_picos: u64,
     /// Amount charged, in pico-dollars.
     pub spent_picos: u64,
@@ -45,7 +45,7 @@ pub struct ResolvedCall {
     pub reason: String,
 }
 
-/// Ends `call` as stated in `resolution`. Fails if the call is not unknown.
+/// Ends `call` as stated in `resolution`. Fails if the call is neither unknown nor estimated.
 pub(super) fn resolve(
     tables: &mut LedgerTables<'_>,
     now_ms: i64,
@@ -55,13 +55,17 @@ pub(super) fn resolve(
     let Resolution { picos, by, reason } = resolution;
     let spent = checked_picos(picos.unwrap_or(0))?;
     let sql = "INSERT INTO resolution (call_id, resolved_ms, held_picos, spent_picos, resolved_by, reason)
-        SELECT call_id, ?2, held_picos, ?3, ?4, ?5 FROM call WHERE call_id = ?1 AND state = 'unknown'";
+        SELECT call_id, ?2, held_picos + spent_picos, ?3, ?4, ?5 FROM call
+        WHERE call_id = ?1 AND (state = 'unknown' OR (state = 'settled' AND estimated = 1))";
     let inserted = tables.connection.prepare_cached(sql)?.execute(params![call.as_str(), now_ms, spent, by, reason])?;
     if inserted == 0 {
         return Err(tables.out_of_order(call, "resolved")?);
     }
     match picos {
-        Some(picos) => tables.settle(now_ms, call, &CallCharge { usage: protocol::Usage::default(), picos: *picos }),
+        Some(picos) => {
+            let charge = CallCharge { usage: protocol::Usage::default(), picos: *picos, estimated: false };
+            tables.settle(now_ms, call, &charge)
+        }
         None => tables.fail(now_ms, call, reason),
     }
 }

@@ -192,6 +192,10 @@ INSERT INTO resolution SELECT * FROM resolution_before;
 DROP TABLE call_before;
 DROP TABLE resolution_before;
 ",
+    "
+ALTER TABLE call ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX call_estimated ON call (created_ms) WHERE estimated = 1;
+",
 ];
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::checkpoint::{self, LogPosition};
 use super::operation_writer::{NotApplied, OperationWriter};
 use super::port::{LedgerOperation, OperationResult};
-use super::report::{self, LedgerAudit, UnknownCall, UsageGrouping, UsageRow};
+use super::report::{self, EstimatedCall, LedgerAudit, UnknownCall, UsageGrouping, UsageRow};
 use super::resolution::{self, ResolvedCall};
 use super::schema::SCHEMA;
 use super::table_thread::{TableJob, TableThread};
@@ -114,6 +114,11 @@ impl SqliteLedger {
     /// Computes all totals from the calls and compares them with the stored totals.
     pub fn audit(&self) -> Result<LedgerAudit, LedgerError> {
         report::audit(&*self.tables()?)
+    }
+
+    /// Returns the calls that are charged for the most that they can have cost, oldest first.
+    pub fn estimates(&self) -> Result<Vec<EstimatedCall>, LedgerError> {
+        report::estimates(&*self.tables()?)
     }
 
     /// Returns every call that a person resolved, oldest first.

@@ -68,19 +68,20 @@ impl<'a> LedgerTables<'a> {
         Ok(CallShare { session, account, key, day: stored.day, picos: stored.held })
     }
 
-    /// Ends `call` with its cost. The same charge a second time changes nothing.
+    /// Ends `call` with its cost. The same charge a second time changes nothing. A charge replaces an estimate.
     pub(super) fn settle(&mut self, now_ms: i64, call: &CallId, charge: &CallCharge) -> Result<(), LedgerError> {
         let (stored, picos, usage) = (self.find(call)?, checked_picos(charge.picos)?, bounded_usage(charge.usage));
-        if stored.state == "settled" && stored.spent == picos && stored.usage == usage {
+        let corrects = stored.is_estimate() && !charge.estimated;
+        if stored.state == "settled" && stored.spent == picos && stored.usage == usage && !corrects {
             return Ok(());
         }
-        if matches!(stored.state.as_str(), "settled" | "failed") {
+        if matches!(stored.state.as_str(), "settled" | "failed") && !corrects {
             return Err(stored.out_of_order(call, "settled"));
         }
         let sql = "UPDATE call SET state = 'settled', held_picos = 0, spent_picos = ?1, changed_ms = ?2,
                 input_tokens = ?3, output_tokens = ?4, cache_read_tokens = ?5, cache_write_tokens = ?6,
-                cache_write_1h_tokens = ?7
-            WHERE call_id = ?8";
+                cache_write_1h_tokens = ?7, estimated = ?8
+            WHERE call_id = ?9";
         self.connection.prepare_cached(sql)?.execute(params![
             picos,
             now_ms,
@@ -89,24 +90,27 @@ impl<'a> LedgerTables<'a> {
             usage.cache_read_tokens,
             usage.cache_write_tokens,
             usage.cache_write_1h_tokens,
+            charge.estimated,
             call.as_str()
         ])?;
-        let amounts = TotalAmounts { held: -stored.held, spent: picos, requests: 0 };
+        let amounts = TotalAmounts { held: -stored.held, spent: picos - stored.spent, requests: 0 };
         self.totals.add_call(stored.parties(), stored.day, amounts);
         Ok(())
     }
 
-    /// Ends `call` without a charge. A second failure changes nothing.
+    /// Ends `call` without a charge. A second failure changes nothing. The charge of an estimate is taken back.
     pub(super) fn fail(&mut self, now_ms: i64, call: &CallId, reason: &str) -> Result<(), LedgerError> {
         let stored = self.find(call)?;
         match stored.state.as_str() {
             "failed" => Ok(()),
-            "settled" => Err(stored.out_of_order(call, "failed")),
+            "settled" if !stored.is_estimate() => Err(stored.out_of_order(call, "failed")),
             _ => {
-                let sql =
-                    "UPDATE call SET state = 'failed', held_picos = 0, reason = ?1, changed_ms = ?2 WHERE call_id = ?3";
+                let sql = "UPDATE call SET state = 'failed', held_picos = 0, spent_picos = 0, input_tokens = 0,
+                        output_tokens = 0, cache_read_tokens = 0, cache_write_tokens = 0, cache_write_1h_tokens = 0,
+                        estimated = 0, reason = ?1, changed_ms = ?2
+                    WHERE call_id = ?3";
                 self.connection.prepare_cached(sql)?.execute(params![reason, now_ms, call.as_str()])?;
-                let amounts = TotalAmounts { held: -stored.held, ..TotalAmounts::default() };
+                let amounts = TotalAmounts { held: -stored.held, spent: -stored.spent, requests: 0 };
                 self.totals.add_call(stored.parties(), stored.day, amounts);
                 Ok(())
             }
@@ -133,7 +137,7 @@ impl<'a> LedgerTables<'a> {
 
     fn find(&self, call: &CallId) -> Result<StoredCall, LedgerError> {
         let sql = "SELECT session, account, key, state, held_picos, spent_picos, day, input_tokens, output_tokens,
-                cache_read_tokens, cache_write_tokens, cache_write_1h_tokens
+                cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, estimated
             FROM call WHERE call_id = ?1";
         let read = |row: &rusqlite::Row<'_>| {
             Ok(StoredCall {
@@ -145,6 +149,7 @@ impl<'a> LedgerTables<'a> {
                 spent: row.get(5)?,
                 day: row.get(6)?,
                 usage: read_usage(row, 7)?,
+                estimated: row.get(12)?,
             })
         };
         let stored = self.connection.prepare_cached(sql)?.query_row([call.as_str()], read).optional()?;
@@ -161,12 +166,18 @@ struct StoredCall {
     held: i64,
     spent: i64,
     usage: Usage,
+    estimated: bool,
     day: i64,
 }
 
 impl StoredCall {
     fn is_open(&self) -> bool {
         matches!(self.state.as_str(), "intent" | "sent" | "streaming")
+    }
+
+    /// Returns whether the call is charged for the most that it can have cost.
+    fn is_estimate(&self) -> bool {
+        self.state == "settled" && self.estimated
     }
 
     fn parties(&self) -> CallParties<'_> {

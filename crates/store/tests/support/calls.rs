@@ -77,5 +77,5 @@ pub(crate) fn limit(name: &'static str, scope: LimitScope, window: LimitWindow, 
 }
 
 pub(crate) fn charge(picos: u64) -> CallCharge {
-    CallCharge { usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() }, picos }
+    CallCharge { usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() }, picos, estimated: false }
 }

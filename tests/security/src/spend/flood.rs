@@ -25,6 +25,8 @@ pub(crate) fn flood(mut arguments: impl Iterator<Item = String>) {
         Some("spend_stalled_bodies") => stalled_bodies(),
         Some("spend_endless_chunks") => endless_chunks(),
         Some("spend_connections") => connections(),
+        Some("spend_headers") => headers(),
+        Some("spend_nested_json") => nested_json(),
         Some("spend_journal_by_calls") => many_calls(1_500, 3_000),
         Some("spend_stored_bodies") => many_calls(80, 128 << 10),
         Some("spend_journal_by_denials") => denials(),
@@ -89,6 +91,46 @@ fn connections() {
     // A stalled head is not answered.
     if let Some(mut last) = streams.last() {
         let _ = last.read(&mut [0; 1]);
+    }
+}
+
+/// Heads of nearly the longest length that never end, on as many connections as the host lets in.
+fn headers() {
+    const HEADS: usize = 500;
+    let mut bytes = b"POST /v1/messages HTTP/1.1\r\nhost: h\r\n".to_vec();
+    for number in 0..90 {
+        bytes.extend_from_slice(format!("x-{number}: {}\r\n", "h".repeat(670)).as_bytes());
+    }
+    let address = (Ipv4Addr::LOCALHOST, MODEL_PORT).into();
+    let opened = (0..HEADS).map_while(|_| TcpStream::connect_timeout(&address, WRITE_PATIENCE).ok());
+    let mut streams: Vec<_> = opened
+        .map(|mut stream| {
+            let _ = stream.set_write_timeout(Some(WRITE_PATIENCE));
+            let _ = stream.write_all(&bytes);
+            stream
+        })
+        .collect();
+    if let Some(last) = streams.last() {
+        let _ = last.set_read_timeout(Some(READ_PATIENCE));
+    }
+    wait(&mut streams);
+}
+
+/// Calls that are short as text and long as a tree of JSON values: lists in lists, as deep as parsers accept.
+fn nested_json() {
+    const DEPTH: usize = 100;
+    let list = format!("{}0{}", "[".repeat(DEPTH), "]".repeat(DEPTH));
+    let lists = vec![list; BODY / (2 * DEPTH + 2)].join(",");
+    let call = format!(r#"{{"type":"tool_use","id":"t","name":"t","input":{{"lists":[{lists}]}}}}"#);
+    let messages = format!(r#"[{{"role":"user","content":"x"}},{{"role":"assistant","content":[{call}]}}]"#);
+    let body = format!(r#"{{"model":"m","max_tokens":5,"messages":{messages}}}"#);
+    let head = head(&format!("content-length: {}", body.len()));
+    let mut streams: Vec<_> = (0..8).filter_map(|_| connect(MODEL_PORT)).collect();
+    for stream in &mut streams {
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+    }
+    for stream in &mut streams {
+        let _ = read_answer(stream);
     }
 }
 

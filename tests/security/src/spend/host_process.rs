@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use protocol::{CreateSession, EventBody, SessionId};
-use sandbox::{OutputSink, SandboxPort, StandardStreams};
+use sandbox::{OutputSink, StandardStreams};
 use session::{SessionOptions, Sessions, UserMessage};
 use store::JournalTail;
 use testkit::SessionHostFixture;
 use tokio::io::AsyncWrite;
 
-use super::victim_host::{VictimHost, budget, bytes_below};
+use super::victim_host::{Victim, VictimHost, budget, bytes_below};
 use crate::attack::{Attack, Group::Spend, Place, Verdict, Walls, scenario};
 use crate::stage::{Stage, command};
 
@@ -38,6 +38,14 @@ pub(crate) fn attacks() -> Vec<Attack> {
             let measured = against_gateway(stage, place, "spend_connections", VictimHost::descriptors);
             Verdict::when(measured > 150, format!("{measured} descriptors of the host"))
         }),
+        attack("spend_headers", "send heads of requests that never end", |stage, place| {
+            let measured = against_gateway(stage, place, "spend_headers", VictimHost::memory);
+            Verdict::when(measured > 10 << 20, format!("{} MiB more memory of the host", measured >> 20))
+        }),
+        attack("spend_nested_json", "send calls whose JSON takes much more memory than its text", |stage, place| {
+            let measured = against(stage, place, Victim::Translator, "spend_nested_json", VictimHost::memory);
+            Verdict::when(measured > MUCH_MEMORY, format!("{} MiB more memory of the host", measured >> 20))
+        }),
         attack("spend_journal_by_calls", "fill the journal with model calls", |stage, place| {
             let measured = against_gateway(stage, place, "spend_journal_by_calls", VictimHost::journal);
             Verdict::when(measured > 3 << 20, format!("{measured} bytes of journal"))
@@ -47,10 +55,18 @@ pub(crate) fn attacks() -> Vec<Attack> {
             Verdict::when(measured > 4 << 20, format!("{measured} bytes of bodies"))
         }),
         attack("spend_journal_by_denials", "fill the journal with denied connections", |stage, place| {
-            let measured = against(stage, place, SandboxPort::Egress, "spend_journal_by_denials", VictimHost::journal);
+            let measured = against(stage, place, Victim::Egress, "spend_journal_by_denials", VictimHost::journal);
             Verdict::when(measured > 2 << 20, format!("{measured} bytes of journal"))
         }),
         attack("spend_journal_by_output", "fill the journal with output of the agent", journal_by_output),
+        scenario(
+            Spend,
+            "spend_stderr",
+            "print to stderr without end",
+            "by a host that keeps what a command prints",
+            output_to_stderr,
+        ),
+        attack("spend_permission_requests", "request permissions without end", permission_requests),
         attack("spend_sessions", "open sessions without end with one token", sessions_of_a_token),
         attack("spend_exec_output", "print without end through an attached command", exec_output),
     ]
@@ -62,15 +78,15 @@ fn against_memory(stage: &Stage, place: Place, name: &str) -> Verdict {
 }
 
 fn against_gateway(stage: &Stage, place: Place, name: &str, measure: fn(&VictimHost) -> u64) -> u64 {
-    against(stage, place, SandboxPort::Models, name, measure)
+    against(stage, place, Victim::Gateway, name, measure)
 }
 
 /// Runs a flood from inside a sandbox against a host process, and returns its measure.
-fn against(stage: &Stage, place: Place, port: SandboxPort, name: &str, measure: fn(&VictimHost) -> u64) -> u64 {
+fn against(stage: &Stage, place: Place, victim: Victim, name: &str, measure: fn(&VictimHost) -> u64) -> u64 {
     let scene = stage.scene();
     let data = tempfile::tempdir_in(&stage.root).expect("data directory");
     let sandbox = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
-    let host = VictimHost::start(stage, &*sandbox, port, place, data.path());
+    let host = VictimHost::start(stage, &*sandbox, victim, place, data.path());
     let mut flood = command(&["__flood", name]);
     flood.timeout = Some(std::time::Duration::from_secs(90));
     // The connections must be open when the host is measured, so the flood is measured while it waits as well.
@@ -145,6 +161,65 @@ fn journal_by_output(stage: &Stage, place: Place) -> Verdict {
     });
     let bytes = bytes_below(&host.directory.path().join("data/trajectory"));
     Verdict::when(bytes > 3 << 20, format!("{bytes} bytes of journal"))
+}
+
+fn output_to_stderr(stage: &Stage, place: Place) -> Verdict {
+    const LINES: usize = 20_000;
+    let kept = if place == Place::Outside {
+        let scene = stage.scene();
+        let sandbox = stage.sandbox(Walls::Usual, &scene.workspace()).expect("sandbox");
+        let mut spec = command(&[]);
+        let script = format!("head -c {} /dev/zero >&2", LINES * 1000);
+        spec.command = ["sh", "-c", &script].map(str::to_owned).to_vec();
+        let mut no_output = |_, _: &[u8]| {};
+        let result = stage.runtime.block_on(sandbox::run(&*sandbox, spec, &mut no_output)).expect("run");
+        stage.destroy(&*sandbox);
+        result.stderr.len() as u64
+    } else {
+        let host = Host::open(stage, place);
+        stage.runtime.block_on(async {
+            let id = host.create("flood").await.expect("session");
+            host.turn(&id, &format!("/stderr {LINES}")).await;
+            // The end of the agent records what is kept.
+            host.sessions.send(&id, UserMessage::text("/exit 3")).await.expect("accepted");
+            let mut tail = JournalTail::new(host.sessions.journal(&id).expect("journal"), 0);
+            let ended = loop {
+                let events = tail.next(100).await.expect("events");
+                let ended = events.into_iter().find_map(|event| match event.draft.body {
+                    EventBody::SessionEnded(ended) => Some(ended),
+                    _ => None,
+                });
+                if let Some(ended) = ended {
+                    break ended;
+                }
+            };
+            let lines = ended.stderr.and_then(|stderr| stderr.total_lines);
+            assert_eq!(lines, Some(LINES as u64), "the host did not read the flood");
+            host.sessions.close_all().await;
+        });
+        bytes_below(&host.directory.path().join("data/trajectory"))
+    };
+    Verdict::when(kept > 3 << 20, format!("{kept} bytes kept"))
+}
+
+fn permission_requests(stage: &Stage, place: Place) -> Verdict {
+    const WANTED: usize = 100;
+    let host = Host::open(stage, place);
+    let pending = stage.runtime.block_on(async {
+        let id = host.create("flood").await.expect("session");
+        host.sessions.send(&id, UserMessage::text(format!("/permissions {WANTED}"))).await.expect("accepted");
+        let mut tail = JournalTail::new(host.sessions.journal(&id).expect("journal"), 0);
+        let (mut requested, mut resolved) = (0, 0);
+        while requested < WANTED {
+            for event in tail.next(1000).await.expect("events") {
+                requested += usize::from(matches!(event.draft.body, EventBody::PermissionRequested(_)));
+                resolved += usize::from(matches!(event.draft.body, EventBody::PermissionResolved(_)));
+            }
+        }
+        host.sessions.close_all().await;
+        requested - resolved
+    });
+    Verdict::when(pending > WANTED / 2, format!("{pending} of {WANTED} requests wait for an answer"))
 }
 
 fn sessions_of_a_token(stage: &Stage, place: Place) -> Verdict {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use egress::{Egress, EgressIdentity, EgressLimits, LivePolicy, ProxyCredentials};
 use gateway::{
-    Gateway, GatewayConfig, GatewayIdentity, GatewayLimits, ModelScript, NoTurn, PriceTable, ScriptedUpstream,
-    SessionToken,
+    Gateway, GatewayConfig, GatewayIdentity, GatewayLimits, ModelPrice, ModelScript, NoTurn, PriceTable,
+    ScriptedUpstream, SessionToken, TokenRates, Upstream, VendorConfig, VendorKind, VendorUpstream,
 };
 use policy::{BaseLayer, CeilingLayer, PolicySource};
 use protocol::SessionId;
@@ -43,6 +43,7 @@ pub(super) fn budget(place: Place) -> HostBudget {
             connections: 32,
             pending_requests: 4,
             storage: StorageLimits { journal_bytes: 1 << 20, body_bytes: 2 << 20, free_space: floor },
+            key_journal_bytes: 1 << 20,
             sessions: 16,
             sessions_per_token: 4,
         },
@@ -53,9 +54,29 @@ pub(super) fn budget(place: Place) -> HostBudget {
             connections: 10_000,
             pending_requests: 10_000,
             storage: StorageLimits { journal_bytes: 1 << 40, body_bytes: 1 << 40, free_space: floor },
+            key_journal_bytes: 1 << 40,
             sessions: 10_000,
             sessions_per_token: 10_000,
         },
+    }
+}
+
+/// The part of a host that is attacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Victim {
+    Gateway,
+    /// A gateway whose upstream has another API. The upstream cannot be reached.
+    Translator,
+    Egress,
+}
+
+impl Victim {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Translator => "translator",
+            Self::Egress => "egress",
+        }
     }
 }
 
@@ -67,13 +88,13 @@ pub(super) struct VictimHost {
 }
 
 impl VictimHost {
-    /// Starts a host that serves `port` of `sandbox`.
-    pub(super) fn start(stage: &Stage, sandbox: &dyn Sandbox, port: SandboxPort, place: Place, data: &Path) -> Self {
+    /// Starts a host that serves a port of `sandbox`.
+    pub(super) fn start(stage: &Stage, sandbox: &dyn Sandbox, victim: Victim, place: Place, data: &Path) -> Self {
+        let port = if victim == Victim::Egress { SandboxPort::Egress } else { SandboxPort::Models };
         let listener = sandbox.take_listener(port).expect("listener");
         let budget = if place == Place::Inside { "budget" } else { "none" };
-        let role = if port == SandboxPort::Models { "gateway" } else { "egress" };
         let mut child = Command::new(&stage.program)
-            .args(["__host", role, budget])
+            .args(["__host", victim.word(), budget])
             .arg(data)
             .stdin(Stdio::from(OwnedFd::from(listener)))
             .stdout(Stdio::piped())
@@ -138,16 +159,34 @@ pub(crate) fn live(mut arguments: impl Iterator<Item = String>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
     runtime.block_on(async {
         let session = AttackedSession::open(&data, budget(place));
-        if role == "gateway" {
-            let _attachment = session.serve_models(&data, listener);
+        if role == "egress" {
+            let _attachment = session.serve_egress(listener);
             println!("ready");
             std::future::pending::<()>().await;
         } else {
-            let _attachment = session.serve_egress(listener);
+            let upstream = if role == "translator" { translating_upstream() } else { scripted_upstream() };
+            let _attachment = session.serve_models(&data, listener, upstream);
             println!("ready");
             std::future::pending::<()>().await;
         }
     });
+}
+
+fn scripted_upstream() -> Arc<dyn Upstream> {
+    let script = "version: 1\nrules:\n  - answer: [text: short]\n";
+    Arc::new(ScriptedUpstream::new(ModelScript::parse(script).expect("script")))
+}
+
+/// An upstream with another API than the attacker's.
+fn translating_upstream() -> Arc<dyn Upstream> {
+    let mut config = VendorConfig::new("chat", VendorKind::OpenaiCompatible, "http://127.0.0.1:9");
+    config.retries = 0;
+    Arc::new(VendorUpstream::new(config).expect("upstream"))
+}
+
+fn prices() -> PriceTable {
+    let rates = TokenRates { input: 1, output: 1, ..TokenRates::default() };
+    PriceTable::default().with_price("m", ModelPrice::flat(rates))
 }
 
 struct AttackedSession {
@@ -165,9 +204,13 @@ impl AttackedSession {
         Self { id, journal: Arc::new(journal.with_storage_meter(storage.clone())), storage, budget }
     }
 
-    fn serve_models(self, data: &DataDir, listener: TcpListener) -> gateway::GatewayAttachment {
+    fn serve_models(
+        self,
+        data: &DataDir,
+        listener: TcpListener,
+        upstream: Arc<dyn Upstream>,
+    ) -> gateway::GatewayAttachment {
         let ledger = SqliteLedger::claim(data, Durability::Normal, Arc::new(SystemClock)).expect("ledger").ledger;
-        let script = "version: 1\nrules:\n  - answer: [text: short]\n";
         let identity = GatewayIdentity {
             session: self.id,
             token: SessionToken::from_text(TOKEN),
@@ -180,13 +223,13 @@ impl AttackedSession {
             journal: self.journal,
             bodies: Arc::new(FileBodyStore::new(data).with_storage_meter(Some(self.storage))),
             turn: Arc::new(NoTurn),
-            upstream: Arc::new(ScriptedUpstream::new(ModelScript::parse(script).expect("script"))),
+            upstream,
             policy: None,
             budgets: Vec::new(),
             limits: self.budget.gateway_limits(GatewayLimits::default()),
             in_flight: base::ByteBudget::new(self.budget.in_flight_bytes),
         };
-        let config = GatewayConfig { prices: PriceTable::default(), ledger: Arc::new(ledger), budgets: Vec::new() };
+        let config = GatewayConfig { prices: prices(), ledger: Arc::new(ledger), budgets: Vec::new() };
         Gateway::new(config).attach(listener, identity).expect("gateway")
     }
 
