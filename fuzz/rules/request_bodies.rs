@@ -60,6 +60,7 @@ impl Api {
             budget: session::HostBudget::default(),
             project_policy: None,
             upstreams: session::UpstreamRegistry::default(),
+            agent_defaults: session::AgentDefaults::default(),
             variables: HostVariables::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -23,6 +23,8 @@ pub(crate) struct Timeline {
     cost_picos: i64,
     /// Calls whose cost is estimated or unknown.
     inexact: Vec<LlmCall>,
+    /// Number of calls to models without a known price.
+    unpriced: u64,
     /// Tool calls that were shown at their start, with the arguments known then.
     called: HashMap<ItemId, String>,
     /// Whether messages of the agent are left out, because they are streamed elsewhere.
@@ -100,6 +102,10 @@ impl Timeline {
                 None => Vec::new(),
             },
             EventBody::ItemCompleted(event) => self.completed(&event.item),
+            EventBody::LlmCall(call) => {
+                let model = call.unpriced.as_deref().filter(|_| self.unpriced <= 1);
+                model.map(unpriced_notice).into_iter().collect()
+            }
             _ => lines(body),
         }
     }
@@ -147,6 +153,7 @@ impl Timeline {
             if call.estimated || call.cost_unknown {
                 self.inexact.push(call.clone());
             }
+            self.unpriced += u64::from(call.unpriced.is_some());
         }
     }
 
@@ -154,8 +161,8 @@ impl Timeline {
     pub(crate) fn bill(&self) -> String {
         let input = self.usage.input_tokens + self.usage.cache_read_tokens + self.usage.cache_write_tokens;
         let calls = if self.calls == 1 { "1 model call".to_owned() } else { format!("{} model calls", self.calls) };
-        let (output, cost) = (self.usage.output_tokens, dollars(self.cost_picos));
-        format!("{calls} · {input} tokens in, {output} out · ${cost}")
+        let (output, cost) = (self.usage.output_tokens, cost(self.cost_picos, self.unpriced));
+        format!("{calls} · {input} tokens in, {output} out · {cost}")
     }
 
     /// Returns the bill, and a line for each call whose cost is estimated or unknown.
@@ -172,10 +179,29 @@ impl Timeline {
     }
 }
 
+/// Returns the notice that is shown once: the limits in force, and the lines that give the model a price.
+fn unpriced_notice(model: &str) -> TimelineLine {
+    let key = toml::Value::from(model);
+    let text = format!(
+        "no price is known for `{model}`: requests and tokens are limited, dollars are not\nto bill it, add to viv.toml \
+         (dollars for a million tokens; 0 for a free model):\n[prices.{key}]\ninput = 1.00\noutput = 5.00"
+    );
+    TimelineLine::new(YELLOW, "!", "unpriced", text)
+}
+
 /// Returns the `type` of an event in JSON.
 fn kind(event: &Event) -> String {
     let value = serde_json::to_value(&event.draft.body).unwrap_or_default();
     value.get("type").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned()
+}
+
+/// Formats a cost with its sign. The cost of calls without a known price is not zero but not known.
+pub(crate) fn cost(picos: i64, unpriced_calls: u64) -> String {
+    match (unpriced_calls, picos) {
+        (0, picos) => format!("${}", dollars(picos)),
+        (_, 0) => "unpriced".to_owned(),
+        (_, picos) => format!("${} + unpriced", dollars(picos)),
+    }
 }
 
 /// Formats pico-dollars as dollars with four decimals, rounded up so that small costs do not look free.

@@ -95,6 +95,7 @@ fn total(rows: &[UsageRow]) -> UsageRow {
         total.held_picos += row.held_picos;
         total.unknown += row.unknown;
         total.estimated += row.estimated;
+        total.unpriced += row.unpriced;
     }
     total
 }
@@ -200,7 +201,7 @@ fn table(by: UsageGrouping, rows: &[UsageRow]) -> TextTable<11> {
             usage.cache_read_tokens.to_string(),
             usage.cache_write_tokens.to_string(),
             usage.cache_write_1h_tokens.to_string(),
-            usd(row.spent_picos),
+            spent(row),
             usd(row.held_picos),
             row.unknown.to_string(),
             row.estimated.to_string(),
@@ -211,5 +212,14 @@ fn table(by: UsageGrouping, rows: &[UsageRow]) -> TextTable<11> {
 
 fn as_json(row: &UsageRow) -> serde_json::Value {
     json!({"name": row.name, "calls": row.calls, "usage": row.usage, "spent_picos": row.spent_picos,
-        "held_picos": row.held_picos, "unknown": row.unknown, "estimated": row.estimated})
+        "held_picos": row.held_picos, "unknown": row.unknown, "estimated": row.estimated, "unpriced": row.unpriced})
+}
+
+/// Returns the amount charged. The cost of calls without a known price is not zero but not known.
+fn spent(row: &UsageRow) -> String {
+    match (row.unpriced, row.spent_picos) {
+        (0, picos) => usd(picos),
+        (_, 0) => "unpriced".to_owned(),
+        (_, picos) => format!("{} + unpriced", usd(picos)),
+    }
 }

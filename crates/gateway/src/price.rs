@@ -1,7 +1,7 @@
 //! Prices of models, in pico-dollars (10⁻¹² USD) a token.
 //!
 //! Amounts are integers of this small unit, because prices down to 62.5 nano-dollars a token exist. A model that is
-//! not in the table has no price, and calls to it are refused.
+//! not in the table has no price. Calls to it are refused, or limited by tokens if the policy allows that.
 
 mod rates;
 mod table;
@@ -74,6 +74,15 @@ impl ModelPrice {
     pub(crate) fn free() -> Arc<Self> {
         static FREE: LazyLock<Arc<ModelPrice>> = LazyLock::new(|| Arc::new(ModelPrice::FREE));
         FREE.clone()
+    }
+
+    /// Returns a price of one unit for each token. It measures calls without a known price in tokens.
+    pub(crate) fn one_a_token() -> Arc<Self> {
+        static ONE: LazyLock<Arc<ModelPrice>> = LazyLock::new(|| {
+            let rates = TokenRates { input: 1, output: 1, cache_read: 1, cache_write: 1, cache_write_1h: 1 };
+            Arc::new(ModelPrice::flat(rates).with_search_picos(0))
+        });
+        ONE.clone()
     }
 
     /// Makes a price with the same rates for prompts of any length.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use base::error_chain;
 use http::Method;
 use protocol::{CallId, EventBody, LlmCall, ModelRequest, SessionId, UpstreamError, Usage};
-use store::{CallCharge, DataDir, FileBodyStore, JournalError, JournalReader, LedgerError, UnknownCall};
+use store::{CallCharge, DataDir, FileBodyStore, JournalError, JournalReader, LedgerError, UNPRICED_HASH, UnknownCall};
 
 use crate::{
     Gateway,
@@ -109,13 +109,14 @@ impl CallTrace {
         if self.request.is_none() && unknown.since_boot {
             return Some((CallOutcome::Failed("the host died before the call was sent".to_owned()), 0));
         }
-        let (free, response_status) = (unknown.held_picos == 0, self.response.map(|(status, _)| status));
+        let unpriced = unknown.price_hash == UNPRICED_HASH;
+        let (free, response_status) = (unknown.held_picos == 0 && !unpriced, self.response.map(|(status, _)| status));
         if self.end.is_none() && response_status.is_none() && !free {
             return None;
         }
         let estimate = self.end.as_ref().filter(|end| end.estimated).map(|end| end.usage);
         let usage = estimate.or(self.response.map(|(_, usage)| usage)).unwrap_or_default();
-        let cost_picos = if free { 0 } else { self.cost_picos(unknown, &usage, prices)? };
+        let cost_picos = if free || unpriced { 0 } else { self.cost_picos(unknown, &usage, prices)? };
         let facts = CallFacts {
             response_status,
             failure: self.failure.as_deref(),

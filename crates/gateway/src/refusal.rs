@@ -68,8 +68,8 @@ pub(crate) enum CallRefusal {
     CostTooHigh(u64),
     #[error("model `{model}` denied by the policy: `{}` in {}", .rule.text, .rule.location())]
     ModelDenied { model: String, rule: RuleRef },
-    #[error("model `{0}` has no known price; set one in the configuration")]
-    PriceUnknown(String),
+    #[error("model `{model}` has no known price, and {reason}")]
+    PriceUnknown { model: String, reason: String },
     #[error("model `{0}` does not exist or is not allowed; `GET /v1/models` lists the models")]
     ModelUnknown(String),
     #[error("the session has ended")]
@@ -125,7 +125,7 @@ impl CallRefusal {
             Self::BodyCut
             | Self::FieldRefused { .. }
             | Self::BodyInvalid(_)
-            | Self::PriceUnknown(_)
+            | Self::PriceUnknown { .. }
             | Self::Upstream(
                 UpstreamFailure::Unsupported { .. }
                 | UpstreamFailure::Untranslatable(_)
@@ -160,7 +160,7 @@ impl CallRefusal {
             Self::BudgetHeld(_) => Some(ProblemCode::BudgetHeld),
             Self::FieldRefused { .. } => Some(ProblemCode::InvalidRequest),
             Self::ModelDenied { .. } => Some(ProblemCode::PolicyDenied),
-            Self::PriceUnknown(_) => Some(ProblemCode::PriceUnknown),
+            Self::PriceUnknown { .. } => Some(ProblemCode::PriceUnknown),
             Self::NotAuthenticated(AuthenticationError::OtherSession | AuthenticationError::KeyInvalid) => {
                 Some(ProblemCode::TokenInvalid)
             }
@@ -215,6 +215,10 @@ fn exceeded_limit(exceeded: &store::LimitExceeded) -> String {
                 "{problem}: the call could cost {asked}; `{name}` allows {most} ({spent} spent, {held} held, {left} left)"
             )
         }
+        LimitAmount::Tokens(most) => format!(
+            "token limit exceeded: the call could use {asked} tokens; `{name}` allows {most} for models without a known \
+             price ({spent} used, {held} held)"
+        ),
         LimitAmount::Requests(most) => format!("request limit exceeded: `{name}` allows {most} model requests"),
     }
 }

@@ -49,6 +49,9 @@ pub(crate) fn compile(
     if let Some(list) = document.models.as_ref().and_then(|models| models.allow.as_ref()) {
         policy.models = compiler.compile_allow_list(PolicyKey::ModelsAllow, list, NamePattern::parse);
     }
+    if let Some(unpriced) = document.models.as_ref().and_then(|models| models.unpriced.as_ref()) {
+        policy.unpriced = compiler.with_rule(PolicyKey::ModelsUnpriced, unpriced.value, unpriced.position);
+    }
     if let Some(tools) = &document.tools {
         compiler.compile_tools(tools, &mut policy);
     }
@@ -146,6 +149,7 @@ impl LayerCompiler<'_> {
             (PolicyKey::ProcSockets, proc.sockets.as_ref()),
             (PolicyKey::ModelsBudgetUsd, models.and_then(|models| models.budget_usd.as_ref())),
             (PolicyKey::ModelsMaxRequests, models.and_then(|models| models.max_requests.as_ref())),
+            (PolicyKey::ModelsMaxTokens, models.and_then(|models| models.max_tokens.as_ref())),
         ];
         for (key, text) in written {
             let Some(text) = text else { continue };

@@ -11,7 +11,7 @@ mod value_schema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use mode::{DnsMode, EnforcementMeans, WorkspaceMode};
+pub use mode::{DnsMode, EnforcementMeans, UnpricedModels, WorkspaceMode};
 
 use crate::source::Spanned;
 
@@ -209,6 +209,14 @@ pub(crate) struct ModelsSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<value_schema::Count>")]
     pub(crate) max_requests: Option<Spanned<String>>,
+    /// The maximum number of tokens of a session's calls to models without a known price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<value_schema::Count>")]
+    pub(crate) max_tokens: Option<Spanned<String>>,
+    /// Whether a model without a known price can be called. Then `max_requests` and `max_tokens` limit it, not dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<UnpricedModels>")]
+    pub(crate) unpriced: Option<Spanned<UnpricedModels>>,
 }
 
 /// Rules for tool calls. `deny` takes precedence over `ask`, and `ask` over `allow`. Other calls are denied.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::decision::{Action, Decision};
 use crate::deny_list::DenyGlobs;
-use crate::document::{DnsMode, EnforcementMeans, WorkspaceMode};
+use crate::document::{DnsMode, EnforcementMeans, UnpricedModels, WorkspaceMode};
 use crate::explain::Explanation;
 use crate::file_denials::FileDenials;
 use crate::key::PolicyKey;
@@ -20,8 +20,14 @@ use crate::policy::CompiledPolicy;
 use crate::secret_files::secret_clue;
 
 /// Keys that older versions did not have, with their neutral value.
-const KEYS_ADDED_LATER: [(&str, &str); 4] =
-    [("net.intercept", "[]"), ("net.inject", "[]"), ("net.dns", "none"), ("proc.sockets", "256MiB")];
+const KEYS_ADDED_LATER: [(&str, &str); 6] = [
+    ("net.intercept", "[]"),
+    ("net.inject", "[]"),
+    ("net.dns", "none"),
+    ("proc.sockets", "256MiB"),
+    ("models.max_tokens", "10000000"),
+    ("models.unpriced", "deny"),
+];
 
 /// The policy of one session.
 ///
@@ -143,6 +149,10 @@ pub struct ModelPolicy {
     pub budget_picos: u64,
     /// The maximum number of calls.
     pub max_requests: u64,
+    /// The maximum number of tokens of calls to models without a known price.
+    pub max_tokens: u64,
+    /// Whether a model without a known price can be called.
+    pub unpriced: UnpricedModels,
 }
 
 /// The tool rules of one layer. A call must be allowed by every layer.
@@ -305,7 +315,14 @@ impl EffectivePolicy {
             allow: lists.iter().map(patterns).collect(),
             budget_picos: self.limit(PolicyKey::ModelsBudgetUsd),
             max_requests: self.limit(PolicyKey::ModelsMaxRequests),
+            max_tokens: self.limit(PolicyKey::ModelsMaxTokens),
+            unpriced: self.policy.unpriced.value,
         }
+    }
+
+    /// Returns whether a model without a known price can be called.
+    pub fn allows_unpriced_models(&self) -> bool {
+        self.policy.unpriced.value == UnpricedModels::Allow
     }
 
     /// Returns the tool rules, one entry per layer.

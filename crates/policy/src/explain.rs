@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::document::{DnsMode, EnforcementMeans, WorkspaceMode};
+use crate::document::{DnsMode, EnforcementMeans, UnpricedModels, WorkspaceMode};
 use crate::effective::EffectivePolicy;
 use crate::key::PolicyKey;
 use crate::key_value::{KeyValue, texts};
@@ -76,6 +76,8 @@ fn sentence(policy: &CompiledPolicy, key: PolicyKey) -> Option<String> {
         PolicyKey::ModelsAllow => format!("Models that can be called, through the gateway: {}.", all_of(&value)),
         PolicyKey::ModelsBudgetUsd => format!("Model budget: ${shown}."),
         PolicyKey::ModelsMaxRequests => format!("Limit of model calls: {shown}."),
+        PolicyKey::ModelsMaxTokens => return token_sentence(policy, &shown),
+        PolicyKey::ModelsUnpriced => return unpriced_sentence(policy),
         PolicyKey::ToolsAllow if value.allows_nothing() => "No tool call is allowed without approval.".to_owned(),
         PolicyKey::ToolsAllow if shown == "[*]" => "Tool calls are allowed unless another rule applies.".to_owned(),
         PolicyKey::ToolsAllow => format!("Allowed tool calls: {}.", all_of(&value)),
@@ -83,6 +85,25 @@ fn sentence(policy: &CompiledPolicy, key: PolicyKey) -> Option<String> {
         PolicyKey::ToolsDeny => list_sentence(&value, "Denied tool calls:", ".")?,
     };
     Some(text)
+}
+
+fn token_sentence(policy: &CompiledPolicy, shown: &str) -> Option<String> {
+    let allowed = policy.unpriced.value == UnpricedModels::Allow && calls_models(policy);
+    allowed.then(|| format!("Limit of tokens for models without a known price: {shown}."))
+}
+
+fn unpriced_sentence(policy: &CompiledPolicy) -> Option<String> {
+    let text = match policy.unpriced.value {
+        UnpricedModels::Deny => "A model without a known price cannot be called.",
+        UnpricedModels::Allow => {
+            "A model without a known price can be called; requests and tokens are limited in place of dollars."
+        }
+    };
+    calls_models(policy).then(|| text.to_owned())
+}
+
+fn calls_models(policy: &CompiledPolicy) -> bool {
+    !policy.value(PolicyKey::ModelsAllow).allows_nothing()
 }
 
 fn workspace_sentence(mode: WorkspaceMode) -> &'static str {

@@ -82,6 +82,10 @@ keys! {
     ModelsBudgetUsd = "models.budget_usd";
     /// Maximum number of model calls.
     ModelsMaxRequests = "models.max_requests";
+    /// Maximum number of tokens of calls to models without a known price.
+    ModelsMaxTokens = "models.max_tokens";
+    /// Whether a model without a known price can be called.
+    ModelsUnpriced = "models.unpriced";
     /// Allowed tool calls.
     ToolsAllow = "tools.allow";
     /// Tool calls that need a person's approval.

@@ -130,6 +130,7 @@ impl CompiledPolicy {
             | PolicyKey::DegradeLandlock => KeyValue::one(self.degrade.get(&key)),
             PolicyKey::EnvPass => KeyValue::flat(&self.env),
             PolicyKey::ModelsAllow => KeyValue::allow(&self.models),
+            PolicyKey::ModelsUnpriced => KeyValue::One(ValueEntry::of(&self.unpriced)),
             PolicyKey::ToolsAllow => KeyValue::gates(self, |gate| gate.allow.as_ref()),
             PolicyKey::ToolsAsk => KeyValue::gates(self, |gate| Some(&gate.ask)),
             PolicyKey::ToolsDeny => KeyValue::gates(self, |gate| Some(&gate.deny)),

@@ -21,6 +21,8 @@
 //! | `degrade.*` | `enforced` | no opinion |
 //! | `env.pass`, `models.allow`, `tools.allow` | nothing | no opinion |
 //! | `models.budget_usd`, `models.max_requests` | 0 | no opinion |
+//! | `models.max_tokens` | 10000000 | no opinion |
+//! | `models.unpriced` | `deny` | no opinion |
 //!
 //! An empty policy makes the workspace `readonly`; every preset chooses `overlay`. The default values are in
 //! `builtin/strictest.yaml`.
@@ -59,7 +61,7 @@ mod widening;
 pub use decision::{Action, Decision, Verdict};
 pub use deny_list::DenyGlobs;
 pub use diff::{ChangeDirection, KeyChange, diff};
-pub use document::{DnsMode, EnforcementMeans, PolicyDocument, WorkspaceMode};
+pub use document::{DnsMode, EnforcementMeans, PolicyDocument, UnpricedModels, WorkspaceMode};
 pub use effective::{DegradePolicy, EffectivePolicy, FsPolicy, ModelPolicy, NetPolicy, ResourceLimits, ToolRules};
 pub use explain::{Explanation, explain, warnings};
 pub use file_denials::FileDenials;

@@ -35,7 +35,10 @@ pub(crate) fn parse(key: PolicyKey, text: &str) -> Result<u64, InvalidValue> {
 }
 
 fn may_be_zero(key: PolicyKey) -> bool {
-    matches!(key, PolicyKey::ProcOutput | PolicyKey::ModelsBudgetUsd | PolicyKey::ModelsMaxRequests)
+    matches!(
+        key,
+        PolicyKey::ProcOutput | PolicyKey::ModelsBudgetUsd | PolicyKey::ModelsMaxRequests | PolicyKey::ModelsMaxTokens
+    )
 }
 
 /// Formats a limit as in a policy file.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::allow_list::AllowLists;
 use crate::deny_list::DenyList;
-use crate::document::{DnsMode, EnforcementMeans, WorkspaceMode};
+use crate::document::{DnsMode, EnforcementMeans, UnpricedModels, WorkspaceMode};
 use crate::key::PolicyKey;
 use crate::pattern::{
     ConnectionPattern, DenyPattern, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, VariableName,
@@ -27,6 +27,7 @@ pub struct CompiledPolicy {
     pub(crate) degrade: BTreeMap<PolicyKey, WithRule<EnforcementMeans>>,
     pub(crate) env: AllowLists<VariableName>,
     pub(crate) models: AllowLists<NamePattern>,
+    pub(crate) unpriced: WithRule<UnpricedModels>,
     pub(crate) tools: ToolGates,
 }
 
@@ -73,6 +74,7 @@ impl CompiledPolicy {
             degrade: BTreeMap::new(),
             env: AllowLists::any(),
             models: AllowLists::any(),
+            unpriced: WithRule::new(UnpricedModels::Allow, RuleRef::no_opinion()),
             tools: ToolGates::default(),
         }
     }
@@ -87,6 +89,7 @@ impl CompiledPolicy {
             degrade: smaller(&self.degrade, &other.degrade),
             env: self.env.meet(&other.env),
             models: self.models.meet(&other.models),
+            unpriced: self.unpriced.min(&other.unpriced),
             tools: self.tools.meet(&other.tools),
         }
     }

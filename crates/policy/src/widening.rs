@@ -150,6 +150,7 @@ impl CompiledPolicy {
             PolicyKey::FsWorkspace => value(self.fs.workspace.value > above.fs.workspace.value),
             PolicyKey::NetEnabled => value(self.net.enabled.value && !above.net.enabled.value),
             PolicyKey::NetDns => value(self.net.dns.value > above.net.dns.value),
+            PolicyKey::ModelsUnpriced => value(self.unpriced.value > above.unpriced.value),
             PolicyKey::FsRead => {
                 unless(self.fs.read.entries(), |path| above.fs.read.covers(path) || above.fs.write.covers(path))
             }
@@ -184,6 +185,7 @@ impl CompiledPolicy {
                 PolicyKey::FsWorkspace => wider.fs.workspace = more.fs.workspace.clone(),
                 PolicyKey::NetEnabled => wider.net.enabled = more.net.enabled.clone(),
                 PolicyKey::NetDns => wider.net.dns = more.net.dns.clone(),
+                PolicyKey::ModelsUnpriced => wider.unpriced = more.unpriced.clone(),
                 PolicyKey::FsRead => {
                     wider.fs.read = more.fs.read.entries().fold(wider.fs.read, |all, one| all.widened(one));
                 }

@@ -155,6 +155,9 @@ pub struct LlmCall {
     pub cost_unknown: bool,
     /// Cost in pico-dollars (10⁻¹² USD).
     pub cost_picos: i64,
+    /// The model as the upstream names it, if its price is not known. The cost is then not known, and not zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unpriced: Option<String>,
     /// HTTP status sent to the agent.
     pub status: u16,
     /// Microseconds to the first byte.

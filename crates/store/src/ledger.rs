@@ -30,7 +30,7 @@ mod tables;
 mod totals;
 mod write_ahead_log;
 
-pub use call::{CallCharge, CallHold, CallProgress, CallSource, HoldChange};
+pub use call::{CallCharge, CallHold, CallProgress, CallSource, HoldChange, UNPRICED_HASH};
 pub use error::{LedgerError, LimitExceeded};
 pub use limit::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
 pub use port::{Ledger, LedgerOperation, LedgerReply};

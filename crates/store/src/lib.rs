@@ -38,8 +38,8 @@ pub use keys::{KeyRecord, KeyStore, NewKey};
 pub use ledger::{
     CallCharge, CallHold, CallProgress, CallSource, Durability, EstimatedCall, HoldChange, Ledger, LedgerAudit,
     LedgerError, LedgerOperation, LedgerReply, LimitAmount, LimitExceeded, LimitScope, LimitWindow, OpenedLedger,
-    Resolution, ResolvedCall, SinceTime, SinceTimeError, SqliteLedger, UnknownCall, UsageGrouping, UsageLimit,
-    UsageRow,
+    Resolution, ResolvedCall, SinceTime, SinceTimeError, SqliteLedger, UNPRICED_HASH, UnknownCall, UsageGrouping,
+    UsageLimit, UsageRow,
 };
 pub use owner::{OwnerId, ProcessOwner};
 pub use sessions::{

@@ -62,7 +62,7 @@ async fn call(ledger: &SqliteLedger, hold: CallHold, changes: &[u64], end: CallE
         Err(error) => panic!("{error:?}"),
     }
     for change in changes {
-        match ledger.adjust(id.clone(), HoldChange { picos: *change, limits: limits.clone() }).await {
+        match ledger.adjust(id.clone(), HoldChange { picos: *change, tokens: 0, limits: limits.clone() }).await {
             Ok(()) => picos = *change,
             Err(LedgerError::Refused(_)) => assert!(*change > picos, "a smaller hold was refused"),
             Err(error) => panic!("{error:?}"),

@@ -7,7 +7,7 @@ mod support;
 use protocol::{SessionId, Usage};
 use store::{
     CallCharge, CallHold, CallProgress, CallSource, Durability, HoldChange, Ledger, LedgerError, LedgerOperation,
-    LimitAmount, LimitExceeded, LimitScope, LimitWindow, UsageGrouping,
+    LimitAmount, LimitExceeded, LimitScope, LimitWindow, UNPRICED_HASH, UsageGrouping,
 };
 use support::calls::{DAY, LedgerFixture, call, charge, hold, limit};
 
@@ -51,7 +51,7 @@ fn hold_of_an_open_call_is_changed_within_the_limits() {
             limit("day", LimitScope::Account, LimitWindow::Day, LimitAmount::Picos(100)),
             limit("requests", LimitScope::Session, LimitWindow::Ever, LimitAmount::Requests(2)),
         ];
-        let change = |picos| HoldChange { picos, limits: limits.to_vec() };
+        let change = |picos| HoldChange { picos, tokens: 0, limits: limits.to_vec() };
         let held = || ledger.audit().unwrap().held_picos;
         ledger.hold(hold("1", 40, &limits)).wait().unwrap();
         ledger.hold(hold("2", 40, &limits)).wait().unwrap();
@@ -72,6 +72,44 @@ fn hold_of_an_open_call_is_changed_within_the_limits() {
         let audit = ledger.audit().unwrap();
         assert_eq!((audit.held_picos, audit.spent_picos), (0, 40));
     });
+}
+
+#[test]
+fn tokens_of_calls_without_a_price_have_a_limit_of_their_own() {
+    check_each(|LedgerFixture { ledger, .. }| {
+        let limits = [
+            limit("tokens", LimitScope::Session, LimitWindow::Ever, LimitAmount::Tokens(100)),
+            limit("budget", LimitScope::Session, LimitWindow::Ever, LimitAmount::Picos(10)),
+        ];
+        let unpriced =
+            |name: &str, tokens| CallHold { tokens, price_hash: UNPRICED_HASH.into(), ..hold(name, 0, &limits) };
+        let change = |tokens| HoldChange { picos: 0, tokens, limits: limits.to_vec() };
+        ledger.hold(unpriced("1", 60)).wait().unwrap();
+        let refused = refusal(ledger.hold(unpriced("2", 41)).wait());
+        assert_eq!((refused.limit.name, refused.spent, refused.held, refused.asked), ("tokens", 0, 60, 41));
+        ledger.adjust(call("1"), change(100)).wait().unwrap();
+        assert_eq!(refusal(ledger.adjust(call("1"), change(101)).wait()).asked, 1);
+        // The call is settled with the tokens of its usage: 7 of them.
+        ledger.settle(call("1"), CallCharge { picos: 0, ..charge(0) }).wait().unwrap();
+        let used = all_tokens(&ledger.usage(UsageGrouping::Session, 0).unwrap()[0].usage);
+        assert_eq!(refusal(ledger.hold(unpriced("3", 101)).wait()).spent, used);
+        ledger.hold(unpriced("4", 100 - used)).wait().unwrap();
+        ledger.fail(call("4"), "refused".into()).wait().unwrap();
+        // A call with a price uses money and no tokens.
+        ledger.hold(hold("5", 10, &limits)).wait().unwrap();
+        ledger.settle(call("5"), charge(10)).wait().unwrap();
+        ledger.hold(unpriced("6", 100 - used)).wait().unwrap();
+        let row = &ledger.usage(UsageGrouping::Session, 0).unwrap()[0];
+        assert_eq!((row.calls, row.unpriced, row.spent_picos), (4, 2, 10));
+    });
+}
+
+fn all_tokens(usage: &Usage) -> u64 {
+    usage.input_tokens
+        + usage.output_tokens
+        + usage.cache_read_tokens
+        + usage.cache_write_tokens
+        + usage.cache_write_1h_tokens
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn calls_of_a_dead_process_are_released_or_unknown() {
         theirs.hold(CallHold { sent: true, ..hold("streaming", 30, &budget) }).wait().unwrap();
         theirs.advance(call("streaming"), CallProgress::Streaming).wait().unwrap();
         // A dead process leaves the last amount of a hold, not the first.
-        theirs.adjust(call("sent"), HoldChange { picos: 15, limits: Vec::new() }).wait().unwrap();
+        theirs.adjust(call("sent"), HoldChange { picos: 15, tokens: 0, limits: Vec::new() }).wait().unwrap();
         fixture.ledger.hold(hold("mine", 10, &budget)).wait().unwrap();
         let again = || fixture.open_again(&fixture.owner, Durability::Full);
 

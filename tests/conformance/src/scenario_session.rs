@@ -142,6 +142,7 @@ fn sessions(
         budget: session::HostBudget::default(),
         project_policy: None,
         upstreams: UpstreamRegistry::default(),
+        agent_defaults: session::AgentDefaults::default(),
         variables: HostVariables::default(),
     })
     .unwrap();

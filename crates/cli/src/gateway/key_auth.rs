@@ -100,11 +100,12 @@ impl KeyAuth {
         })
     }
 
-    /// Returns the models of a key as a policy, so that the same evaluator decides.
+    /// Returns the models of a key as a policy, so that the same evaluator decides. A model without a known price is
+    /// refused by the gateway if the key has a dollar budget.
     fn policy(&self, key: &KeyRecord) -> Result<EffectivePolicy, Failure> {
         let patterns =
             serde_json::to_string(&key.models).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
-        let text = format!("version: 1\nmodels:\n  allow: {patterns}\n");
+        let text = format!("version: 1\nmodels:\n  allow: {patterns}\n  unpriced: allow\n");
         let base = BaseLayer::read(&PolicySource::new(key.id.as_str(), text)).map_err(|error| {
             Failure::new(ProblemCode::PolicyInvalid, format!("invalid model patterns of key `{}`", key.id))
                 .because(&error)

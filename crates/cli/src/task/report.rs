@@ -69,8 +69,9 @@ impl TaskReport {
 
     pub(super) fn answered(&mut self, response: &AgentResponse) {
         self.indented(&response.text);
-        let AgentResponse { text, usage, cost_picos, .. } = response;
-        self.answers.push(json!({"text": text, "usage": usage, "cost_picos": cost_picos}));
+        let AgentResponse { text, usage, cost_picos, unpriced_calls, .. } = response;
+        self.answers
+            .push(json!({"text": text, "usage": usage, "cost_picos": cost_picos, "unpriced_calls": unpriced_calls}));
     }
 
     /// Reports an artifact; `is_expected` says whether its content is as expected.

@@ -8,7 +8,10 @@
 use std::sync::Arc;
 
 use protocol::CallId;
-use store::{CallCharge, CallProgress, CallSource, HoldChange, Ledger, LedgerOperation, LedgerReply, UsageLimit};
+use store::{
+    CallCharge, CallProgress, CallSource, HoldChange, Ledger, LedgerOperation, LedgerReply, LimitAmount, LimitScope,
+    UNPRICED_HASH, UsageLimit,
+};
 
 use super::{CallOutcome, SendProgress, hold_plan::HoldPlan, hold_queue::HoldQueue};
 use crate::{
@@ -22,7 +25,7 @@ use crate::{
 
 /// The name of this program in the ledger, as the system that metered a call.
 const SYSTEM: &str = "viv";
-/// The price hash of a call that used no price table.
+/// The price hash of a free call. A call without a known price has another one, [`UNPRICED_HASH`].
 const FREE: &str = "free";
 
 /// Prices, ledger and budgets of a host.
@@ -45,14 +48,43 @@ pub(super) struct CallBill {
     price: Arc<ModelPrice>,
     service_tier: Option<String>,
     plan: HoldPlan,
-    free: bool,
+    basis: PriceBasis,
+}
+
+/// How the cost of a call is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PriceBasis {
+    /// The call costs nothing, regardless of its usage.
+    Free,
+    /// The price table has the model.
+    Priced,
+    /// The price of the model is not known. The call is limited by its tokens.
+    Unpriced,
+}
+
+impl PriceBasis {
+    /// Returns whether `limit` applies to a call. The dollars of a session's policy cannot limit a call without a known
+    /// price, and tokens limit no other call.
+    fn obeys(self, limit: &UsageLimit) -> bool {
+        match limit.max {
+            LimitAmount::Picos(_) => self != Self::Unpriced,
+            LimitAmount::Tokens(_) => self == Self::Unpriced,
+            LimitAmount::Requests(_) => true,
+        }
+    }
+
+    /// Returns the pico-dollars and the tokens of a hold according to `plan`.
+    fn amounts(self, plan: &HoldPlan) -> (u64, u64) {
+        if self == Self::Unpriced { (0, plan.picos()) } else { (plan.picos(), 0) }
+    }
 }
 
 impl Billing {
     /// Returns the bill of a call and the ledger operation that holds it. The call may be sent only after the ledger
     /// has accepted that operation.
     ///
-    /// Fails if the price of the model, the service tier or a search is not known.
+    /// Fails if the price of the service tier or a search is not known. Fails if the price of the model is not known,
+    /// unless the policy allows such a model.
     pub(super) fn hold(
         &self,
         identity: &GatewayIdentity,
@@ -62,14 +94,15 @@ impl Billing {
     ) -> Result<(CallBill, LedgerOperation), CallRefusal> {
         let model = identity.upstream.resolve(&fields.model);
         let free = identity.upstream.is_free() || !endpoint.is_charged();
-        let price = if free { ModelPrice::free() } else { self.price(&model)? };
-        let service_tier = fields.service_tier.clone().filter(|_| !free);
+        let (basis, price) = if free { (PriceBasis::Free, ModelPrice::free()) } else { self.price(identity, &model)? };
+        let service_tier = fields.service_tier.clone().filter(|_| basis == PriceBasis::Priced);
         let service = priced_service(&price, &model, service_tier.as_deref())?;
         if fields.searches > 0 && price.search_picos().is_none() {
             let reason = format!("the price of a web search with the model `{model}` is not known");
             return Err(CallRefusal::FieldRefused { field: "tools".to_owned(), reason });
         }
         let plan = HoldPlan::new(&price, service, fields);
+        let (picos, tokens) = basis.amounts(&plan);
         let hold = store::CallHold {
             call: call.clone(),
             source: CallSource { system: SYSTEM.into(), run: identity.run.clone(), attempt: identity.attempt },
@@ -79,23 +112,43 @@ impl Billing {
             key: identity.key.clone(),
             agent: identity.agent.clone(),
             model: model.clone(),
-            price_hash: if free { FREE.into() } else { self.prices.version().clone() },
-            picos: plan.picos(),
-            limits: self.limits(identity),
+            price_hash: match basis {
+                PriceBasis::Free => FREE.into(),
+                PriceBasis::Priced => self.prices.version().clone(),
+                PriceBasis::Unpriced => UNPRICED_HASH.into(),
+            },
+            picos,
+            tokens,
+            limits: self.limits(identity, basis),
             // The journal has the request before it is sent, so it tells whether a call of a dead host was sent.
             sent: true,
             fresh: true,
         };
-        let bill = CallBill { billing: self.clone(), call: call.clone(), model, price, service_tier, plan, free };
+        let bill = CallBill { billing: self.clone(), call: call.clone(), model, price, service_tier, plan, basis };
         Ok((bill, LedgerOperation::Hold(Box::new(hold))))
     }
 
-    fn limits(&self, identity: &GatewayIdentity) -> Vec<UsageLimit> {
-        identity.budgets.iter().chain(&*self.budgets).cloned().collect()
+    fn limits(&self, identity: &GatewayIdentity, basis: PriceBasis) -> Vec<UsageLimit> {
+        let limits = identity.budgets.iter().chain(&*self.budgets);
+        limits.filter(|limit| basis.obeys(limit)).cloned().collect()
     }
 
-    fn price(&self, model: &str) -> Result<Arc<ModelPrice>, CallRefusal> {
-        self.prices.shared(model).ok_or_else(|| CallRefusal::PriceUnknown(model.to_owned()))
+    fn price(&self, identity: &GatewayIdentity, model: &str) -> Result<(PriceBasis, Arc<ModelPrice>), CallRefusal> {
+        if let Some(price) = self.prices.shared(model) {
+            return Ok((PriceBasis::Priced, price));
+        }
+        let refused = |reason| Err(CallRefusal::PriceUnknown { model: model.to_owned(), reason });
+        if !identity.policy.as_ref().is_some_and(|policy| policy.allows_unpriced_models()) {
+            return refused("the policy denies such models (`models.unpriced`)".to_owned());
+        }
+        // The policy gives up the dollars of its own session only. A budget of a key, an account or the host still has
+        // to hold, and nobody can tell what the call would take of it.
+        let is_held =
+            |limit: &&UsageLimit| matches!(limit.max, LimitAmount::Picos(_)) && limit.scope != LimitScope::Session;
+        match identity.budgets.iter().chain(&*self.budgets).find(is_held) {
+            Some(limit) => refused(format!("the dollar budget `{}` cannot hold without one", limit.name)),
+            None => Ok((PriceBasis::Unpriced, ModelPrice::one_a_token())),
+        }
     }
 }
 
@@ -110,7 +163,12 @@ fn priced_service<'p>(price: &'p ModelPrice, model: &str, tier: Option<&str>) ->
 impl CallBill {
     /// Returns whether the call is free, regardless of its usage.
     pub(super) fn is_free(&self) -> bool {
-        self.free
+        self.basis == PriceBasis::Free
+    }
+
+    /// Returns the requested model, as the upstream names it, if its price is not known.
+    pub(super) fn model_without_price(&self) -> Option<&str> {
+        (self.basis == PriceBasis::Unpriced).then_some(self.model.as_str())
     }
 
     /// Returns the plan of the hold that the ledger has.
@@ -125,18 +183,19 @@ impl CallBill {
 
     /// Returns the shown tokens that the hold covers; `None` if it covers every answer.
     pub(super) fn covered_tokens(&self) -> Option<u64> {
-        if self.free { None } else { self.plan.covered_tokens() }
+        if self.is_free() { None } else { self.plan.covered_tokens() }
     }
 
     /// Asks the ledger to hold according to `plan`.
     pub(super) fn change_hold(&self, identity: &GatewayIdentity, plan: &HoldPlan) -> LedgerReply {
-        let change = HoldChange { picos: plan.picos(), limits: self.billing.limits(identity) };
+        let (picos, tokens) = self.basis.amounts(plan);
+        let change = HoldChange { picos, tokens, limits: self.billing.limits(identity, self.basis) };
         self.billing.ledger.adjust(self.call.clone(), change)
     }
 
     /// Returns the notes about the request of the call. A free call needs none.
     pub(super) fn send_progress(&self) -> SendProgress {
-        if self.free {
+        if self.is_free() {
             return SendProgress::default();
         }
         SendProgress::new(self.billing.ledger.clone(), self.call.clone())
@@ -148,9 +207,10 @@ impl CallBill {
     }
 
     /// Returns the cost in pico-dollars: the dearer of requested and answering model and service tier, and the fees.
+    /// Zero for a free call, and for one whose cost is not known.
     pub(super) fn cost_picos(&self, reading: &MeterReading) -> i64 {
         let answered = reading.model.as_deref().and_then(|model| self.billing.prices.shared(model));
-        let models = std::iter::once(&self.price).chain(&answered).filter(|_| !self.free);
+        let models = std::iter::once(&self.price).chain(&answered).filter(|_| self.basis == PriceBasis::Priced);
         let tiers = [self.service_tier.as_deref(), reading.service_tier.as_deref()];
         let cost = |price: &Arc<ModelPrice>| {
             let rates = tiers.map(|tier| price.service(tier).unwrap_or(price.standard()));
@@ -161,10 +221,13 @@ impl CallBill {
         models.map(cost).max().unwrap_or(0)
     }
 
-    /// Returns the model that answered, if its price is not known.
+    /// Returns the model that answered a call with a price, if its own price is not known.
     pub(super) fn unpriced_model<'r>(&self, reading: &'r MeterReading) -> Option<&'r str> {
-        let is_priced =
-            |model: &str| self.free || is_same_model(&self.model, model) || self.billing.prices.get(model).is_some();
+        let is_priced = |model: &str| {
+            self.basis != PriceBasis::Priced
+                || is_same_model(&self.model, model)
+                || self.billing.prices.get(model).is_some()
+        };
         reading.model.as_deref().filter(|model| !is_priced(model))
     }
 

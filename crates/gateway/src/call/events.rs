@@ -76,6 +76,7 @@ impl ModelCall {
             upstream_call_id,
             usage: reading.usage,
             cost_picos: 0,
+            unpriced: self.bill.model_without_price().map(str::to_owned),
             estimated: false,
             cost_unknown: false,
             status,

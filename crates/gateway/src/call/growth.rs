@@ -118,7 +118,7 @@ impl HoldGrowth {
 
     /// Asks for the amount that the exceeded limit leaves, if that pays for a token.
     fn ask_for_rest(&mut self, call: &ModelCall, exceeded: &LimitExceeded) {
-        let LimitAmount::Picos(most) = exceeded.limit.max else { return };
+        let (LimitAmount::Picos(most) | LimitAmount::Tokens(most)) = exceeded.limit.max else { return };
         let left = most.saturating_sub(exceeded.spent.saturating_add(exceeded.held));
         if let Some(plan) = call.bill.plan().grown_by(left).filter(|_| left < exceeded.asked) {
             self.ask(call, plan);

@@ -77,7 +77,7 @@ impl CallHandler {
     fn record_exceeded_limit(&self, refusal: &CallRefusal) {
         let message = refusal.to_string();
         let limit = match refusal {
-            CallRefusal::PriceUnknown(_) => {
+            CallRefusal::PriceUnknown { .. } => {
                 let code = refusal.code().map(|code| code.as_str().to_owned());
                 return self.record(EventBody::Error(ErrorData { message: refusal.to_string(), code, details: None }));
             }

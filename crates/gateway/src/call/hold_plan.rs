@@ -74,7 +74,7 @@ impl HoldPlan {
         }
     }
 
-    /// Returns the amount to hold, in pico-dollars.
+    /// Returns the amount to hold, in the unit of the rates: pico-dollars, or tokens if the price is not known.
     pub(crate) fn picos(&self) -> u64 {
         let output_tokens = self.hidden.saturating_add(self.visible).min(self.max_output);
         let cost = |rates: &RateTable| match self.counted_prompt {

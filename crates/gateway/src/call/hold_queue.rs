@@ -112,7 +112,7 @@ impl Drop for QueuePlace<'_> {
 /// Returns whether the limit leaves room for the call when the calls that hold money are settled.
 pub(super) fn is_only_held(exceeded: &LimitExceeded) -> bool {
     match exceeded.limit.max {
-        LimitAmount::Picos(most) => {
+        LimitAmount::Picos(most) | LimitAmount::Tokens(most) => {
             exceeded.limit.window != LimitWindow::Minute && exceeded.spent.saturating_add(exceeded.asked) <= most
         }
         LimitAmount::Requests(_) => false,

@@ -7,7 +7,7 @@ use std::{
 
 use gateway::{GatewayIdentity, ModelPrice, PriceTable, TokenRates, VendorConfig, VendorKind, VendorUpstream};
 use http::StatusCode;
-use policy::{BaseLayer, CeilingLayer, PolicySource};
+use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource};
 use secret::Secret;
 use serde_json::json;
 use store::{Journal, Ledger, LimitAmount, LimitScope, LimitWindow, UsageGrouping, UsageLimit};
@@ -91,6 +91,66 @@ async fn call_is_charged_with_the_vendors_token_counts() {
         assert_eq!((rows[0].spent_picos, rows[0].held_picos), (cost(10, 4), 0));
         assert_eq!((rows[0].usage.input_tokens, rows[0].usage.output_tokens), (10, 4));
     }
+}
+
+/// Returns a policy that allows every model, with these further keys of `models`.
+fn model_policy(more: &str) -> Arc<EffectivePolicy> {
+    let text = format!("version: 1\nmodels: {{allow: [\"*\"]{more}}}\n");
+    let base = BaseLayer::read(&PolicySource::new("test", text)).unwrap();
+    Arc::new(policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[]))
+}
+
+/// Makes a call to a model without a price; the identity has this policy and these limits.
+async fn call_without_price(policy: Arc<EffectivePolicy>, budgets: Vec<UsageLimit>) -> (TestResponse, TestGateway) {
+    let vendor = StubVendor::answering(answer(10, 4)).await;
+    let gateway = start_gateway(&vendor, VendorKind::Anthropic, |identity| {
+        (identity.policy, identity.budgets) = (Some(policy), budgets);
+    });
+    let body = prompt("x", false).replace("claude-test", "my-model");
+    assert!(body.contains("my-model"), "{body}");
+    (gateway.post("/v1/messages", body).await, gateway)
+}
+
+fn token_limit(tokens: u64) -> UsageLimit {
+    UsageLimit { name: "models.max_tokens", max: LimitAmount::Tokens(tokens), ..budget(0) }
+}
+
+#[tokio::test]
+async fn model_without_a_price_is_limited_by_tokens_and_billed_as_unpriced() {
+    // The dollars of the session's policy do not matter, because nobody knows the price.
+    let limits = vec![budget(0), token_limit(100_000)];
+    let (answered, gateway) = call_without_price(model_policy(", unpriced: allow"), limits).await;
+    assert_eq!(answered.status, StatusCode::OK, "{answered:?}");
+    let event = gateway.wait_for_event("llm.call").await;
+    assert_eq!((&event["unpriced"], &event["cost_picos"]), (&json!("my-model"), &json!(0)));
+    let closed = gateway.close().await;
+    let row = closed.session_usage();
+    assert_eq!((row.calls, row.unpriced, row.spent_picos, row.unknown), (1, 1, 0, 0));
+    assert_eq!((row.usage.input_tokens, row.usage.output_tokens), (10, 4));
+}
+
+#[tokio::test]
+async fn call_without_a_price_is_refused_above_the_token_limit() {
+    let (answered, gateway) = call_without_price(model_policy(", unpriced: allow"), vec![token_limit(50)]).await;
+    assert_eq!(answered.status, StatusCode::PAYMENT_REQUIRED, "{answered:?}");
+    let event = gateway.wait_for_event("budget.exceeded").await;
+    assert_eq!(event["limit"], "models.max_tokens");
+    assert!(event["message"].as_str().unwrap().starts_with("token limit exceeded: the call could use "), "{event}");
+}
+
+#[tokio::test]
+async fn model_without_a_price_is_refused_by_the_policy_and_by_dollar_budgets() {
+    let refused = |answered: &TestResponse, reason: &str| {
+        assert_eq!(answered.status, StatusCode::BAD_REQUEST, "{answered:?}");
+        check_not_retryable(answered, "price_unknown");
+        let text = answered.json().to_string();
+        assert!(text.contains("model `my-model` has no known price, and ") && text.contains(reason), "{text}");
+    };
+    let (answered, _gateway) = call_without_price(model_policy(""), vec![token_limit(100_000)]).await;
+    refused(&answered, "the policy denies such models (`models.unpriced`)");
+    let of_key = UsageLimit { name: "budget", scope: LimitScope::Key, ..budget(1_000_000_000_000) };
+    let (answered, _gateway) = call_without_price(model_policy(", unpriced: allow"), vec![of_key]).await;
+    refused(&answered, "the dollar budget `budget` cannot hold without one");
 }
 
 #[tokio::test]

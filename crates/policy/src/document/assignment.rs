@@ -1,6 +1,6 @@
 //! Sets one key of a document from `key=value`, the argument of `--narrow`.
 
-use super::{DnsMode, EnforcementMeans, PolicyDocument, TextList, WorkspaceMode};
+use super::{DnsMode, EnforcementMeans, PolicyDocument, TextList, UnpricedModels, WorkspaceMode};
 use crate::key::PolicyKey;
 use crate::source::{SourcePosition, Spanned};
 use crate::value::InvalidValue;
@@ -74,6 +74,8 @@ impl PolicyDocument {
             PolicyKey::ModelsMaxRequests => {
                 self.models.get_or_insert_default().max_requests = Some(value.into_scalar()?);
             }
+            PolicyKey::ModelsMaxTokens => self.models.get_or_insert_default().max_tokens = Some(value.into_scalar()?),
+            PolicyKey::ModelsUnpriced => self.models.get_or_insert_default().unpriced = Some(parse_unpriced(value)?),
             PolicyKey::ToolsAllow => self.tools.get_or_insert_default().allow = Some(value.into_list()?),
             PolicyKey::ToolsAsk => self.tools.get_or_insert_default().ask = Some(value.into_list()?),
             PolicyKey::ToolsDeny => self.tools.get_or_insert_default().deny = Some(value.into_list()?),
@@ -122,6 +124,15 @@ fn parse_dns_mode(value: AssignedValue) -> Result<Spanned<DnsMode>, InvalidValue
         value,
         |text| modes.into_iter().find(|mode| mode.as_str() == text),
         |text| InvalidValue::new(format!("`{text}` is not a DNS mode")).with_help("modes: none, stub"),
+    )
+}
+
+fn parse_unpriced(value: AssignedValue) -> Result<Spanned<UnpricedModels>, InvalidValue> {
+    let words = [UnpricedModels::Deny, UnpricedModels::Allow];
+    parse_word(
+        value,
+        |text| words.into_iter().find(|word| word.as_str() == text),
+        |text| InvalidValue::new(format!("`{text}` is not `allow` or `deny`")).with_help("write `allow` or `deny`"),
     )
 }
 

@@ -63,6 +63,32 @@ impl fmt::Display for DnsMode {
     }
 }
 
+/// Whether a model without a known price can be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UnpricedModels {
+    /// Calls are refused.
+    Deny,
+    /// Calls are allowed. Requests and tokens are limited in place of dollars.
+    Allow,
+}
+
+impl UnpricedModels {
+    /// Returns the name in the policy file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Allow => "allow",
+        }
+    }
+}
+
+impl fmt::Display for UnpricedModels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// The weakest acceptable means to enforce a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

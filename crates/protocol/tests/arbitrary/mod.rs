@@ -306,10 +306,10 @@ fn upstream_error() -> impl Strategy<Value = UpstreamError> {
 }
 
 fn llm_call() -> impl Strategy<Value = LlmCall> {
-    let names = (id(), text(), of(text()), text(), of(text()), of(text()));
+    let names = (id(), text(), of(text()), text(), of(text()), of(text()), of(text()));
     let numbers = (usage(), any::<[bool; 2]>(), any::<i64>(), any::<u16>(), any::<u64>(), any::<u64>());
     (names, numbers).prop_map(|(names, numbers)| {
-        let (call_id, model, model_answered, upstream, upstream_call_id, stop_reason) = names;
+        let (call_id, model, model_answered, upstream, upstream_call_id, stop_reason, unpriced) = names;
         let (usage, [estimated, cost_unknown], cost_picos, status, ttft_micros, duration_micros) = numbers;
         LlmCall {
             call_id,
@@ -321,6 +321,7 @@ fn llm_call() -> impl Strategy<Value = LlmCall> {
             estimated,
             cost_unknown,
             cost_picos,
+            unpriced,
             status,
             ttft_micros,
             duration_micros,

@@ -43,6 +43,8 @@ pub(crate) struct UsageSummary {
     unknown_calls: u64,
     /// The calls that are charged for the most that they can have cost.
     estimated_calls: u64,
+    /// Calls to models without a known price. Their cost is not in `spentPicos`, and not zero either.
+    unpriced_calls: u64,
 }
 
 /// `GET /v1/usage`: returns the usage grouped by session, or as `by` says, since the beginning or since a time.
@@ -113,6 +115,7 @@ impl From<UsageRow> for UsageSummary {
             held_picos: row.held_picos,
             unknown_calls: row.unknown,
             estimated_calls: row.estimated,
+            unpriced_calls: row.unpriced,
         }
     }
 }

@@ -15,6 +15,8 @@ pub struct AgentResponse {
     pub usage: Usage,
     /// Cost of all model calls, in pico-dollars (10⁻¹² USD).
     pub cost_picos: i64,
+    /// Number of model calls whose price is not known. Their cost is not in `cost_picos`, and not zero either.
+    pub unpriced_calls: u64,
     /// Paths of the workspace that differ from the host. The host itself is unchanged.
     pub changes: WorkspaceChanged,
     /// The id of the session, as in `viv sessions` and `viv usage`.
@@ -26,20 +28,21 @@ pub struct AgentResponse {
 impl AgentResponse {
     /// Returns the response of a turn with these events.
     pub(super) fn of(session: SessionId, outcome: TurnOutcome, events: Vec<Event>) -> Self {
-        let (mut usage, mut cost_picos) = (Usage::default(), 0);
+        let (mut usage, mut cost_picos, mut unpriced_calls) = (Usage::default(), 0, 0);
         let (mut text, mut changes) = (String::new(), WorkspaceChanged::default());
         for event in &events {
             match &event.draft.body {
                 EventBody::LlmCall(call) => {
                     usage += call.usage;
                     cost_picos += call.cost_picos;
+                    unpriced_calls += u64::from(call.unpriced.is_some());
                 }
                 EventBody::WorkspaceChanged(latest) => changes = latest.clone(),
                 EventBody::ItemCompleted(completed) => text = message_text(&completed.item).unwrap_or(text),
                 _ => {}
             }
         }
-        Self { outcome, text, events, usage, cost_picos, changes, session, attempt: 1 }
+        Self { outcome, text, events, usage, cost_picos, unpriced_calls, changes, session, attempt: 1 }
     }
 
     /// Returns whether the agent reported success.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use protocol::CallId;
 
+use super::call::HeldAmount;
 use super::limit::{LimitAmount, LimitScope, LimitWindow, UsageLimit};
 use super::log_entry::{CallShare, LogEntry, LogLine};
 use super::totals::{CallParties, TotalAmounts, TotalKey};
@@ -84,9 +85,9 @@ impl CachedBalances {
             | LogEntry::Advance { call, progress: CallProgress::Lost } => {
                 self.open_calls.remove(call);
             }
-            LogEntry::Adjust { call, share, picos } => {
+            LogEntry::Adjust { call, share, picos, tokens } => {
                 if let Some(open) = self.open_calls.get_mut(call) {
-                    open.share = Arc::new(share.with_picos(*picos));
+                    open.share = Arc::new(share.with_amount(*picos, *tokens));
                 }
             }
             LogEntry::Advance { call, progress } => {
@@ -124,19 +125,19 @@ impl CachedBalances {
         &self,
         parties: CallParties<'_>,
         limits: &[UsageLimit],
-        picos: u64,
+        amount: HeldAmount,
         now_ms: i64,
     ) -> Result<LimitCheck, LedgerError> {
         let mut missing = Vec::new();
         match self.total(parties, LimitScope::Everything, LimitWindow::Ever, 0) {
-            Some(total) if total.remaining() < picos => return Err(LedgerError::TooMuch(picos)),
+            Some(total) if total.remaining() < amount.picos => return Err(LedgerError::TooMuch(amount.picos)),
             Some(_) => {}
             None => missing.push(parties.total_key(LimitScope::Everything, LimitWindow::Ever, 0)),
         }
         for limit in limits {
             let number = limit.window.number(now_ms);
             match self.total(parties, limit.scope, limit.window, number) {
-                Some(total) => total.check(limit, picos)?,
+                Some(total) => total.check(limit, amount)?,
                 None => missing.push(parties.total_key(limit.scope, limit.window, number)),
             }
         }
@@ -189,9 +190,10 @@ impl TotalAmounts {
         i64::MAX.unsigned_abs().saturating_sub(used)
     }
 
-    fn check(self, limit: &UsageLimit, picos: u64) -> Result<(), LimitExceeded> {
+    fn check(self, limit: &UsageLimit, amount: HeldAmount) -> Result<(), LimitExceeded> {
         let (spent, held, asked) = match limit.max {
-            LimitAmount::Picos(_) => (self.spent, self.held, picos),
+            LimitAmount::Picos(_) => (self.spent, self.held, amount.picos),
+            LimitAmount::Tokens(_) => (self.spent_tokens, self.held_tokens, amount.tokens),
             LimitAmount::Requests(_) => (self.requests, 0, 1),
         };
         let (spent, held) = (spent.unsigned_abs(), held.unsigned_abs());

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{LedgerError, LimitAmount, UsageLimit};
 
+/// The price hash of a call without a known price. Such a call is billed as unpriced, never as free.
+pub const UNPRICED_HASH: &str = "unpriced";
 /// The most tokens of one call. A larger count of a vendor is capped, so that totals cannot overflow.
 const MAX_TOKENS: u64 = 1 << 40;
 /// The highest cost of one call, ten thousand dollars. A batch of larger amounts could overflow a total.
@@ -36,6 +38,8 @@ pub struct CallHold {
     pub price_hash: Arc<str>,
     /// The highest possible cost, in pico-dollars.
     pub picos: u64,
+    /// The highest possible number of tokens of a call without a known price; 0 for a call with a price.
+    pub tokens: u64,
     /// The limits that the hold must not exceed.
     pub limits: Vec<UsageLimit>,
     /// Whether the call is sent as soon as the hold is granted. Saves a [`CallProgress::Sent`], but if the host dies
@@ -50,13 +54,15 @@ pub struct CallHold {
 pub struct HoldChange {
     /// The new amount, in pico-dollars.
     pub picos: u64,
+    /// The new number of tokens of a call without a known price; 0 for a call with a price.
+    pub tokens: u64,
     /// The limits that a larger hold must not exceed. Limits on requests do not matter: the call was counted.
     pub limits: Vec<UsageLimit>,
 }
 
 impl HoldChange {
-    pub(super) fn money_limits(&self) -> Vec<UsageLimit> {
-        self.limits.iter().filter(|limit| matches!(limit.max, LimitAmount::Picos(_))).cloned().collect()
+    pub(super) fn amount_limits(&self) -> Vec<UsageLimit> {
+        self.limits.iter().filter(|limit| !matches!(limit.max, LimitAmount::Requests(_))).cloned().collect()
     }
 }
 
@@ -136,6 +142,36 @@ pub(super) fn checked_picos(picos: u64) -> Result<i64, LedgerError> {
         Ok(amount) if picos <= MAX_PICOS => Ok(amount),
         _ => Err(LedgerError::TooMuch(picos)),
     }
+}
+
+/// An amount to hold: money, or tokens of a call without a known price.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HeldAmount {
+    pub(super) picos: u64,
+    pub(super) tokens: u64,
+}
+
+impl HeldAmount {
+    pub(super) fn of(hold: &CallHold) -> Self {
+        Self { picos: hold.picos, tokens: hold.tokens }
+    }
+}
+
+/// Returns `tokens` as a database integer, capped at the most tokens of one call.
+pub(super) fn bounded_tokens(tokens: u64) -> i64 {
+    i64::try_from(tokens.min(MAX_TOKENS)).unwrap_or(i64::MAX)
+}
+
+/// Returns the number of all tokens of `usage`.
+pub(super) fn all_tokens(usage: Usage) -> u64 {
+    let kinds = [
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.cache_write_1h_tokens,
+    ];
+    kinds.into_iter().fold(0, u64::saturating_add)
 }
 
 /// Returns `usage` with every count capped at the most tokens of one call.

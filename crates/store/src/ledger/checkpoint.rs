@@ -122,7 +122,7 @@ impl<'a> LineBatch<'a> {
     fn apply_to_tables(&mut self, line: &LogLine) -> Result<(), LedgerError> {
         let applied = match &line.step {
             LogEntry::Advance { call, progress } => self.tables.advance(line.at, call, *progress),
-            LogEntry::Adjust { call, picos, .. } => self.tables.adjust(line.at, call, *picos),
+            LogEntry::Adjust { call, picos, tokens, .. } => self.tables.adjust(line.at, call, (*picos, *tokens)),
             LogEntry::Settle { call, picos, usage, estimated, .. } => {
                 let charge = CallCharge { usage: *usage, picos: picos.unsigned_abs(), estimated: *estimated };
                 self.tables.settle(line.at, call, &charge)

@@ -67,6 +67,7 @@ impl LimitAmount {
     fn unit(self) -> &'static str {
         match self {
             Self::Picos(_) => "pico-dollars",
+            Self::Tokens(_) => "tokens",
             Self::Requests(_) => "requests",
         }
     }

@@ -99,6 +99,7 @@ mod tests {
             model: "m1".into(),
             price_hash: "p1".into(),
             picos,
+            tokens: 0,
             limits: Vec::new(),
             sent: true,
             fresh: true,

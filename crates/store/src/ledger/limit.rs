@@ -1,4 +1,4 @@
-//! Limits on money and requests.
+//! Limits on money, tokens and requests.
 
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +86,8 @@ impl LimitWindow {
 pub enum LimitAmount {
     /// Money, in pico-dollars.
     Picos(u64),
+    /// Tokens of calls without a known price.
+    Tokens(u64),
     /// Number of calls, including failed ones.
     Requests(u64),
 }
@@ -93,7 +95,7 @@ pub enum LimitAmount {
 impl LimitAmount {
     pub(super) fn amount(self) -> u64 {
         match self {
-            Self::Picos(amount) | Self::Requests(amount) => amount,
+            Self::Picos(amount) | Self::Tokens(amount) | Self::Requests(amount) => amount,
         }
     }
 }

@@ -7,6 +7,7 @@ use protocol::{CallId, SessionId, Usage};
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
+use super::call::{all_tokens, bounded_tokens};
 use super::limit::LimitScope;
 use super::totals::{CallParties, TotalAmounts};
 use super::{CallProgress, CallSource};
@@ -30,6 +31,8 @@ pub(super) enum LogEntry {
         call: CallId,
         share: Arc<CallShare>,
         picos: i64,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        tokens: i64,
     },
     Advance {
         call: CallId,
@@ -95,12 +98,20 @@ pub(super) struct CallShare {
     /// The day of the hold.
     pub(super) day: i64,
     pub(super) picos: i64,
+    /// Held tokens of a call without a known price; 0 for all other calls.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) tokens: i64,
 }
 
 impl CallShare {
     /// Returns the share with another held amount.
-    pub(super) fn with_picos(&self, picos: i64) -> Self {
-        Self { picos, ..self.clone() }
+    pub(super) fn with_amount(&self, picos: i64, tokens: i64) -> Self {
+        Self { picos, tokens, ..self.clone() }
+    }
+
+    /// Returns the tokens of `usage` that count against token limits: those of a call without a known price.
+    pub(super) fn counted_tokens(&self, usage: Usage) -> i64 {
+        if self.tokens > 0 { bounded_tokens(all_tokens(usage)) } else { 0 }
     }
 
     pub(super) fn parties(&self) -> CallParties<'_> {
@@ -123,14 +134,23 @@ impl LogEntry {
     /// Returns the change of totals, with the parties whose totals change; `None` if no total changes.
     pub(super) fn total_change(&self) -> Option<(&CallShare, TotalAmounts)> {
         match self {
-            Self::Hold(hold) => Some((&hold.share, TotalAmounts { held: hold.share.picos, spent: 0, requests: 1 })),
-            Self::Adjust { share, picos, .. } => {
-                Some((share, TotalAmounts { held: picos - share.picos, ..TotalAmounts::default() }))
+            Self::Hold(hold) => {
+                let (held, held_tokens) = (hold.share.picos, hold.share.tokens);
+                Some((&hold.share, TotalAmounts { held, held_tokens, requests: 1, ..TotalAmounts::default() }))
             }
-            Self::Settle { share, picos, .. } => {
-                Some((share, TotalAmounts { held: -share.picos, spent: *picos, requests: 0 }))
+            Self::Adjust { share, picos, tokens, .. } => {
+                let (held, held_tokens) = (picos - share.picos, tokens - share.tokens);
+                Some((share, TotalAmounts { held, held_tokens, ..TotalAmounts::default() }))
             }
-            Self::Fail { share, .. } => Some((share, TotalAmounts { held: -share.picos, ..TotalAmounts::default() })),
+            Self::Settle { share, picos, usage, .. } => {
+                let (held, held_tokens) = (-share.picos, -share.tokens);
+                let spent_tokens = share.counted_tokens(*usage);
+                Some((share, TotalAmounts { held, held_tokens, spent: *picos, spent_tokens, requests: 0 }))
+            }
+            Self::Fail { share, .. } => {
+                let (held, held_tokens) = (-share.picos, -share.tokens);
+                Some((share, TotalAmounts { held, held_tokens, ..TotalAmounts::default() }))
+            }
             Self::Advance { .. } | Self::Forget => None,
         }
     }
@@ -145,6 +165,11 @@ impl LogLine {
         lines.push(b'\n');
         Ok(())
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(amount: &i64) -> bool {
+    *amount == 0
 }
 
 fn first_attempt() -> u32 {

@@ -11,9 +11,9 @@ use super::totals::TotalAmounts;
 const INSERT: &str = "INSERT INTO call (call_id, source_system, source_reference, session, account, user, key, agent,
         model, price_hash, state, reason, held_picos, spent_picos, input_tokens, output_tokens, cache_read_tokens,
         cache_write_tokens, cache_write_1h_tokens, day, created_ms, changed_ms, owner, boot,
-        estimated)
+        estimated, held_tokens, spent_tokens)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,
-        ?24, ?25)";
+        ?24, ?25, ?26, ?27)";
 
 /// A call in its last state. A call that was held and settled within one checkpoint is inserted once.
 pub(super) struct NewCall {
@@ -26,6 +26,8 @@ pub(super) struct NewCall {
     spent: i64,
     usage: Usage,
     estimated: bool,
+    held_tokens: i64,
+    spent_tokens: i64,
 }
 
 impl NewCall {
@@ -39,6 +41,8 @@ impl NewCall {
             spent: 0,
             usage: Usage::default(),
             estimated: false,
+            held_tokens: hold.share.tokens,
+            spent_tokens: 0,
             hold,
         }
     }
@@ -51,19 +55,28 @@ impl NewCall {
                 self.state = progress.state();
                 self.reason = progress.reason().map(str::to_owned);
             }
-            LogEntry::Adjust { picos, .. } => self.held = picos,
-            LogEntry::Settle { picos, usage, estimated, .. } => {
+            LogEntry::Adjust { picos, tokens, .. } => (self.held, self.held_tokens) = (picos, tokens),
+            LogEntry::Settle { share, picos, usage, estimated, .. } => {
                 self.estimated = estimated;
                 (self.state, self.held, self.spent, self.usage) = ("settled", 0, picos, bounded_usage(usage));
+                (self.held_tokens, self.spent_tokens) = (0, share.counted_tokens(usage));
             }
-            LogEntry::Fail { reason, .. } => (self.state, self.held, self.reason) = ("failed", 0, Some(reason)),
+            LogEntry::Fail { reason, .. } => {
+                (self.state, self.held, self.held_tokens, self.reason) = ("failed", 0, 0, Some(reason));
+            }
             LogEntry::Hold(_) | LogEntry::Forget => {}
         }
     }
 
     /// Returns the amounts that the call adds to totals.
     pub(super) fn amounts(&self) -> TotalAmounts {
-        TotalAmounts { held: self.held, spent: self.spent, requests: 1 }
+        TotalAmounts {
+            held: self.held,
+            spent: self.spent,
+            requests: 1,
+            held_tokens: self.held_tokens,
+            spent_tokens: self.spent_tokens,
+        }
     }
 
     /// Inserts the call. Returns false if the call or its source is in the tables already.
@@ -94,7 +107,9 @@ impl NewCall {
             self.changed_ms,
             hold.owner.as_str(),
             hold.boot,
-            self.estimated
+            self.estimated,
+            self.held_tokens,
+            self.spent_tokens
         ]);
         match inserted {
             Err(rusqlite::Error::SqliteFailure(failure, _)) if failure.code == ErrorCode::ConstraintViolation => {

@@ -8,7 +8,7 @@ use base::lock;
 use protocol::CallId;
 
 use super::cached_balances::{CachedBalances, LimitCheck, OpenCall};
-use super::call::{CallCharge, CallHold, HoldChange, bounded_usage, checked_picos};
+use super::call::{CallCharge, CallHold, HeldAmount, HoldChange, bounded_tokens, bounded_usage, checked_picos};
 use super::lease::Leases;
 use super::limit::{LimitScope, LimitWindow};
 use super::log_entry::{CallShare, HoldEntry, LogEntry, LogLine};
@@ -117,8 +117,10 @@ impl OperationWriter {
     fn apply_one(&self, log: &mut LockedLog<'_>, now_ms: i64, operation: LedgerOperation) -> Result<(), NotApplied> {
         match operation {
             LedgerOperation::Hold(hold) => {
-                // A call that may have been held before must be looked up.
-                if !hold.fresh || !self.can_hold(log, now_ms, &hold)? {
+                // A call that may have been held before must be looked up. A lease does not cover tokens, so the thread
+                // syncs the log before it replies.
+                let needs_sync = self.durability == Durability::Lease && hold.tokens > 0;
+                if !hold.fresh || needs_sync || !self.can_hold(log, now_ms, &hold)? {
                     return Err(NotApplied::NeedsTables(LedgerOperation::Hold(hold)));
                 }
                 Ok(self.hold(log, now_ms, *hold)?)
@@ -154,7 +156,7 @@ impl OperationWriter {
         if log.balances.open_call(&hold.call).is_some() {
             return Err(LedgerError::Duplicate(hold.call.clone()));
         }
-        let check = log.balances.check(CallParties::of(hold), &hold.limits, hold.picos, now_ms)?;
+        let check = log.balances.check(CallParties::of(hold), &hold.limits, HeldAmount::of(hold), now_ms)?;
         let has_lease = self.durability != Durability::Lease || log.leases.missing(hold).is_none();
         Ok(matches!(check, LimitCheck::Fits) && has_lease)
     }
@@ -175,12 +177,14 @@ impl OperationWriter {
                 minutes.push(limit.scope);
             }
         }
-        let CallHold { call, source, session, account, user, key, agent, model, price_hash, picos, sent, .. } = hold;
+        let CallHold {
+            call, source, session, account, user, key, agent, model, price_hash, picos, tokens, sent, ..
+        } = hold;
         let run = (*source.run != *session.as_str()).then_some(source.run);
-        let (day, picos) = (LimitWindow::Day.number(now_ms), checked_picos(picos)?);
+        let (day, picos, tokens) = (LimitWindow::Day.number(now_ms), checked_picos(picos)?, bounded_tokens(tokens));
         Ok(HoldEntry {
             call,
-            share: Arc::new(CallShare { session, account, key, day, picos }),
+            share: Arc::new(CallShare { session, account, key, day, picos, tokens }),
             system: source.system,
             run,
             attempt: source.attempt,
@@ -206,16 +210,22 @@ pub(super) fn can_adjust(
     share: &CallShare,
     change: &HoldChange,
 ) -> Result<bool, LedgerError> {
-    let more = checked_picos(change.picos)?.saturating_sub(share.picos);
-    let Ok(more) = u64::try_from(more) else { return Ok(true) };
+    let more_picos = checked_picos(change.picos)?.saturating_sub(share.picos);
+    let more_tokens = bounded_tokens(change.tokens).saturating_sub(share.tokens);
+    if more_picos <= 0 && more_tokens <= 0 {
+        return Ok(true);
+    }
+    let more =
+        HeldAmount { picos: u64::try_from(more_picos).unwrap_or(0), tokens: u64::try_from(more_tokens).unwrap_or(0) };
     // The call counts on the day on which it was held, and as a request it was counted then.
     let day_ms = LimitWindow::Day.start_ms(share.day);
-    Ok(matches!(balances.check(share.parties(), &change.money_limits(), more, day_ms)?, LimitCheck::Fits))
+    Ok(matches!(balances.check(share.parties(), &change.amount_limits(), more, day_ms)?, LimitCheck::Fits))
 }
 
 /// Returns the log entry that changes the hold of `share`.
 pub(super) fn adjust_entry(call: CallId, share: Arc<CallShare>, change: &HoldChange) -> Result<LogEntry, LedgerError> {
-    Ok(LogEntry::Adjust { call, share, picos: checked_picos(change.picos)? })
+    let (picos, tokens) = (checked_picos(change.picos)?, bounded_tokens(change.tokens));
+    Ok(LogEntry::Adjust { call, share, picos, tokens })
 }
 
 /// Returns the log entry of `operation` on an open call of this process; `None` if the call is in that state already.

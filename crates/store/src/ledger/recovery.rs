@@ -68,20 +68,21 @@ fn release_unsent(
     let sql =
         "UPDATE call SET state = 'failed', reason = 'the host died before sending the call', counted = 0, changed_ms = ?1
         WHERE owner = ?2 AND boot = ?3 AND state = 'intent'
-        RETURNING session, account, key, held_picos, day";
+        RETURNING session, account, key, held_picos, day, held_tokens";
     let mut statement = tables.connection.prepare(sql)?;
     let mut rows = statement.query(params![context.now_ms, owner.as_str(), context.boot])?;
     let mut count = 0;
     while let Some(row) = rows.next()? {
         let (session, account, key): (String, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let parties = CallParties { session: &session, account: &account, key: key.as_deref() };
-        let amounts = TotalAmounts { held: -row.get::<_, i64>(3)?, spent: 0, requests: -1 };
+        let (held, held_tokens) = (-row.get::<_, i64>(3)?, -row.get::<_, i64>(5)?);
+        let amounts = TotalAmounts { held, held_tokens, requests: -1, ..TotalAmounts::default() };
         tables.totals.add_call(parties, row.get(4)?, amounts);
         count += 1;
     }
     drop(rows);
     // RETURNING returns the changed row, so the hold is set to zero by a second statement.
-    let sql = "UPDATE call SET held_picos = 0 WHERE owner = ?1 AND state = 'failed'";
+    let sql = "UPDATE call SET held_picos = 0, held_tokens = 0 WHERE owner = ?1 AND state = 'failed'";
     tables.connection.execute(sql, [owner.as_str()])?;
     Ok(count)
 }

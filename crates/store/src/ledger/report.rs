@@ -6,9 +6,9 @@ use protocol::{CallId, SessionId, Usage};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
 
-use super::LedgerError;
 use super::recovery::HOST_DIED;
 use super::tables::read_usage;
+use super::{LedgerError, UNPRICED_HASH};
 
 /// The grouping of a usage query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub struct UsageRow {
     pub unknown: u64,
     /// Number of calls that are charged for the most that they can have cost.
     pub estimated: u64,
+    /// Number of calls without a known price. Their cost is not in `spent_picos`, and not zero either.
+    pub unpriced: u64,
 }
 
 /// A call that was sent and whose outcome is unknown.
@@ -134,7 +136,7 @@ pub(super) fn usage(connection: &Connection, by: UsageGrouping, since_ms: i64) -
     let sql = format!(
         "SELECT {} AS name, sum(counted), sum(spent_picos), sum(held_picos), sum(state = 'unknown'), sum(input_tokens),
             sum(output_tokens), sum(cache_read_tokens), sum(cache_write_tokens), sum(cache_write_1h_tokens),
-            sum(estimated)
+            sum(estimated), sum(price_hash = '{UNPRICED_HASH}' AND state <> 'failed' AND spent_picos = 0)
          FROM call WHERE created_ms >= ?1 GROUP BY 1 ORDER BY 1",
         by.column()
     );
@@ -147,6 +149,7 @@ pub(super) fn usage(connection: &Connection, by: UsageGrouping, since_ms: i64) -
             unknown: row.get(4)?,
             usage: read_usage(row, 5)?,
             estimated: row.get(10)?,
+            unpriced: row.get(11)?,
         })
     };
     let mut statement = connection.prepare_cached(&sql)?;
@@ -196,9 +199,11 @@ pub(super) fn audit(connection: &Connection) -> Result<LedgerAudit, LedgerError>
     let expected = ["everything", "session", "account", "key"].map(|scope| {
         let name = if scope == "everything" { "''".to_owned() } else { format!("coalesce({scope}, '')") };
         format!(
-            "SELECT '{scope}', {name}, 'ever', 0, sum(held_picos), sum(spent_picos), sum(counted) FROM call GROUP BY 2
+            "SELECT '{scope}', {name}, 'ever', 0, sum(held_picos), sum(spent_picos), sum(counted),
+                sum(held_tokens), sum(spent_tokens) FROM call GROUP BY 2
              UNION ALL
-             SELECT '{scope}', {name}, 'day', day, sum(held_picos), sum(spent_picos), sum(counted) FROM call GROUP BY 2, 4"
+             SELECT '{scope}', {name}, 'day', day, sum(held_picos), sum(spent_picos), sum(counted),
+                sum(held_tokens), sum(spent_tokens) FROM call GROUP BY 2, 4"
         )
     });
     let sql = format!(

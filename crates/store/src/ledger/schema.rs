@@ -196,6 +196,13 @@ DROP TABLE resolution_before;
 ALTER TABLE call ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX call_estimated ON call (created_ms) WHERE estimated = 1;
 ",
+    // A call without a known price is limited by its tokens.
+    "
+ALTER TABLE call ADD COLUMN held_tokens INTEGER NOT NULL DEFAULT 0 CHECK (held_tokens >= 0);
+ALTER TABLE call ADD COLUMN spent_tokens INTEGER NOT NULL DEFAULT 0 CHECK (spent_tokens >= 0);
+ALTER TABLE total ADD COLUMN held_tokens INTEGER NOT NULL DEFAULT 0 CHECK (held_tokens >= 0);
+ALTER TABLE total ADD COLUMN spent_tokens INTEGER NOT NULL DEFAULT 0 CHECK (spent_tokens >= 0);
+",
 ];
 
 #[cfg(test)]

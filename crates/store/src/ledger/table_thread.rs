@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::cached_balances::{CachedBalances, LimitCheck};
-use super::call::{CallHold, HoldChange};
+use super::call::{CallHold, HeldAmount, HoldChange};
 use super::checkpoint::{self, LogPosition};
 use super::lease;
 use super::limit::{LimitWindow, UsageLimit};
@@ -89,11 +89,10 @@ impl TableThread {
                 TableJob::Sync(answer) => waiting.push(answer),
                 TableJob::Apply(operation, answer) => {
                     needs_checkpoint = true;
-                    let is_adjustment = matches!(operation, LedgerOperation::Adjust(..));
+                    let is_uncovered = is_uncovered_by_leases(&operation);
                     let needs_sync = match self.writer.durability {
                         Durability::Full => true,
-                        // A lease covers holds, but not their later changes.
-                        Durability::Lease => is_adjustment,
+                        Durability::Lease => is_uncovered,
                         Durability::Normal => false,
                     };
                     match self.apply(operation) {
@@ -163,7 +162,13 @@ impl TableThread {
         };
         while !can_adjust(log.balances, &share, change)? {
             let day_ms = LimitWindow::Day.start_ms(share.day);
-            self.read_missing(share.parties(), &change.money_limits(), 0, || day_ms, log.balances)?;
+            self.read_missing(
+                share.parties(),
+                &change.amount_limits(),
+                HeldAmount::default(),
+                || day_ms,
+                log.balances,
+            )?;
         }
         log.add(self.writer.now_ms(), adjust_entry(call, share, change)?)?;
         log.write()
@@ -172,19 +177,19 @@ impl TableThread {
     /// Reads the totals that the limits of `hold` need.
     fn read_totals(&self, hold: &CallHold, balances: &mut CachedBalances) -> Result<(), LedgerError> {
         let now_ms = || self.writer.now_ms();
-        self.read_missing(CallParties::of(hold), &hold.limits, hold.picos, now_ms, balances)
+        self.read_missing(CallParties::of(hold), &hold.limits, HeldAmount::of(hold), now_ms, balances)
     }
 
-    /// Reads the totals of `parties` that `limits` need. Fails if `picos` more would exceed one of them.
+    /// Reads the totals of `parties` that `limits` need. Fails if `amount` more would exceed one of them.
     fn read_missing(
         &self,
         parties: CallParties<'_>,
         limits: &[UsageLimit],
-        picos: u64,
+        amount: HeldAmount,
         now_ms: impl Fn() -> i64,
         balances: &mut CachedBalances,
     ) -> Result<(), LedgerError> {
-        while let LimitCheck::MissingTotals(keys) = balances.check(parties, limits, picos, now_ms())? {
+        while let LimitCheck::MissingTotals(keys) = balances.check(parties, limits, amount, now_ms())? {
             for key in keys {
                 let amounts = totals::read(&self.connection, &key)?;
                 balances.insert(key, amounts);
@@ -262,6 +267,15 @@ impl TableThread {
         log.add(writer.now_ms(), LogEntry::Forget)?;
         log.write()?;
         recover(&mut self.connection, owners, write_context(&writer))
+    }
+}
+
+/// Returns whether no lease covers `operation`: a lease covers held money, but not held tokens or later changes.
+fn is_uncovered_by_leases(operation: &LedgerOperation) -> bool {
+    match operation {
+        LedgerOperation::Adjust(..) => true,
+        LedgerOperation::Hold(hold) => hold.tokens > 0,
+        _ => false,
     }
 }
 

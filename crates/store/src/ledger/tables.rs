@@ -3,7 +3,7 @@
 use protocol::{CallId, SessionId, Usage};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::call::{CallCharge, CallHold, CallProgress, bounded_usage, checked_picos};
+use super::call::{CallCharge, CallHold, CallProgress, all_tokens, bounded_tokens, bounded_usage, checked_picos};
 use super::log_entry::CallShare;
 use super::totals::{CallParties, TotalAmounts, TotalChanges};
 use super::{CallSource, LedgerError};
@@ -45,14 +45,20 @@ impl<'a> LedgerTables<'a> {
     }
 
     /// Replaces the held amount of `call`. Fails if the call has ended.
-    pub(super) fn adjust(&mut self, now_ms: i64, call: &CallId, picos: i64) -> Result<(), LedgerError> {
+    pub(super) fn adjust(
+        &mut self,
+        now_ms: i64,
+        call: &CallId,
+        (picos, tokens): (i64, i64),
+    ) -> Result<(), LedgerError> {
         let stored = self.find(call)?;
         if !stored.is_open() {
             return Err(stored.out_of_order(call, "held"));
         }
-        let sql = "UPDATE call SET held_picos = ?1, changed_ms = ?2 WHERE call_id = ?3";
-        self.connection.prepare_cached(sql)?.execute(params![picos, now_ms, call.as_str()])?;
-        let amounts = TotalAmounts { held: picos - stored.held, ..TotalAmounts::default() };
+        let sql = "UPDATE call SET held_picos = ?1, changed_ms = ?2, held_tokens = ?4 WHERE call_id = ?3";
+        self.connection.prepare_cached(sql)?.execute(params![picos, now_ms, call.as_str(), tokens])?;
+        let (held, held_tokens) = (picos - stored.held, tokens - stored.held_tokens);
+        let amounts = TotalAmounts { held, held_tokens, ..TotalAmounts::default() };
         self.totals.add_call(stored.parties(), stored.day, amounts);
         Ok(())
     }
@@ -65,7 +71,7 @@ impl<'a> LedgerTables<'a> {
         }
         let session = SessionId::new(&*stored.session).map_err(|_| LedgerError::NotFound(call.clone()))?;
         let (account, key) = (stored.account.into(), stored.key.map(Into::into));
-        Ok(CallShare { session, account, key, day: stored.day, picos: stored.held })
+        Ok(CallShare { session, account, key, day: stored.day, picos: stored.held, tokens: stored.held_tokens })
     }
 
     /// Ends `call` with its cost. The same charge a second time changes nothing. A charge replaces an estimate.
@@ -80,8 +86,10 @@ impl<'a> LedgerTables<'a> {
         }
         let sql = "UPDATE call SET state = 'settled', held_picos = 0, spent_picos = ?1, changed_ms = ?2,
                 input_tokens = ?3, output_tokens = ?4, cache_read_tokens = ?5, cache_write_tokens = ?6,
-                cache_write_1h_tokens = ?7, estimated = ?8
+                cache_write_1h_tokens = ?7, estimated = ?8, held_tokens = 0, spent_tokens = ?10
             WHERE call_id = ?9";
+        let counts_tokens = stored.held_tokens > 0 || stored.spent_tokens > 0;
+        let spent_tokens = if counts_tokens { bounded_tokens(all_tokens(usage)) } else { 0 };
         self.connection.prepare_cached(sql)?.execute(params![
             picos,
             now_ms,
@@ -91,9 +99,12 @@ impl<'a> LedgerTables<'a> {
             usage.cache_write_tokens,
             usage.cache_write_1h_tokens,
             charge.estimated,
-            call.as_str()
+            call.as_str(),
+            spent_tokens
         ])?;
-        let amounts = TotalAmounts { held: -stored.held, spent: picos - stored.spent, requests: 0 };
+        let (held, held_tokens) = (-stored.held, -stored.held_tokens);
+        let (spent, newly_spent) = (picos - stored.spent, spent_tokens - stored.spent_tokens);
+        let amounts = TotalAmounts { held, held_tokens, spent, spent_tokens: newly_spent, requests: 0 };
         self.totals.add_call(stored.parties(), stored.day, amounts);
         Ok(())
     }
@@ -107,10 +118,12 @@ impl<'a> LedgerTables<'a> {
             _ => {
                 let sql = "UPDATE call SET state = 'failed', held_picos = 0, spent_picos = 0, input_tokens = 0,
                         output_tokens = 0, cache_read_tokens = 0, cache_write_tokens = 0, cache_write_1h_tokens = 0,
-                        estimated = 0, reason = ?1, changed_ms = ?2
+                        estimated = 0, held_tokens = 0, spent_tokens = 0, reason = ?1, changed_ms = ?2
                     WHERE call_id = ?3";
                 self.connection.prepare_cached(sql)?.execute(params![reason, now_ms, call.as_str()])?;
-                let amounts = TotalAmounts { held: -stored.held, spent: -stored.spent, requests: 0 };
+                let (held, held_tokens) = (-stored.held, -stored.held_tokens);
+                let (spent, spent_tokens) = (-stored.spent, -stored.spent_tokens);
+                let amounts = TotalAmounts { held, held_tokens, spent, spent_tokens, requests: 0 };
                 self.totals.add_call(stored.parties(), stored.day, amounts);
                 Ok(())
             }
@@ -137,7 +150,7 @@ impl<'a> LedgerTables<'a> {
 
     fn find(&self, call: &CallId) -> Result<StoredCall, LedgerError> {
         let sql = "SELECT session, account, key, state, held_picos, spent_picos, day, input_tokens, output_tokens,
-                cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, estimated
+                cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, estimated, held_tokens, spent_tokens
             FROM call WHERE call_id = ?1";
         let read = |row: &rusqlite::Row<'_>| {
             Ok(StoredCall {
@@ -150,6 +163,8 @@ impl<'a> LedgerTables<'a> {
                 day: row.get(6)?,
                 usage: read_usage(row, 7)?,
                 estimated: row.get(12)?,
+                held_tokens: row.get(13)?,
+                spent_tokens: row.get(14)?,
             })
         };
         let stored = self.connection.prepare_cached(sql)?.query_row([call.as_str()], read).optional()?;
@@ -168,6 +183,8 @@ struct StoredCall {
     usage: Usage,
     estimated: bool,
     day: i64,
+    held_tokens: i64,
+    spent_tokens: i64,
 }
 
 impl StoredCall {

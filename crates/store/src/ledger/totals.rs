@@ -54,11 +54,21 @@ pub(super) struct TotalAmounts {
     pub(super) held: i64,
     pub(super) spent: i64,
     pub(super) requests: i64,
+    /// Tokens held for calls without a known price.
+    pub(super) held_tokens: i64,
+    /// Tokens used by calls without a known price.
+    pub(super) spent_tokens: i64,
 }
 
 impl TotalAmounts {
     pub(super) fn plus(self, other: Self) -> Self {
-        Self { held: self.held + other.held, spent: self.spent + other.spent, requests: self.requests + other.requests }
+        Self {
+            held: self.held + other.held,
+            spent: self.spent + other.spent,
+            requests: self.requests + other.requests,
+            held_tokens: self.held_tokens.saturating_add(other.held_tokens),
+            spent_tokens: self.spent_tokens.saturating_add(other.spent_tokens),
+        }
     }
 }
 
@@ -95,13 +105,14 @@ impl TotalChanges {
 }
 
 fn write_change(connection: &Connection, key: &TotalKey, amounts: TotalAmounts) -> Result<(), LedgerError> {
-    let TotalAmounts { held, spent, requests } = amounts;
+    let TotalAmounts { held, spent, requests, held_tokens, spent_tokens } = amounts;
     // The row is created with zeros first, so that the CHECK constraints see the sum and not a negative change.
-    let create = "INSERT OR IGNORE INTO total VALUES (?1, ?2, ?3, ?4, 0, 0, 0)";
-    let add = "UPDATE total SET held_picos = held_picos + ?5, spent_picos = spent_picos + ?6, requests = requests + ?7
+    let create = "INSERT OR IGNORE INTO total VALUES (?1, ?2, ?3, ?4, 0, 0, 0, 0, 0)";
+    let add = "UPDATE total SET held_picos = held_picos + ?5, spent_picos = spent_picos + ?6, requests = requests + ?7,
+            held_tokens = held_tokens + ?8, spent_tokens = spent_tokens + ?9
         WHERE scope = ?1 AND name = ?2 AND span = ?3 AND number = ?4";
     let (scope, span) = (key.scope.as_str(), key.window.as_str());
-    let values = params![scope, key.name, span, key.number, held, spent, requests];
+    let values = params![scope, key.name, span, key.number, held, spent, requests, held_tokens, spent_tokens];
     if connection.prepare_cached(add)?.execute(values)? == 0 {
         connection.prepare_cached(create)?.execute(params![scope, key.name, span, key.number])?;
         connection.prepare_cached(add)?.execute(values)?;
@@ -111,11 +122,18 @@ fn write_change(connection: &Connection, key: &TotalKey, amounts: TotalAmounts) 
 
 /// Returns the total of `key` in the tables; zeros if there is no row.
 pub(super) fn read(connection: &Connection, key: &TotalKey) -> Result<TotalAmounts, LedgerError> {
-    let sql = "SELECT held_picos, spent_picos, requests FROM total
+    let sql = "SELECT held_picos, spent_picos, requests, held_tokens, spent_tokens FROM total
         WHERE scope = ?1 AND name = ?2 AND span = ?3 AND number = ?4";
     let values = params![key.scope.as_str(), key.name, key.window.as_str(), key.number];
-    let total = connection
-        .prepare_cached(sql)?
-        .query_row(values, |row| Ok(TotalAmounts { held: row.get(0)?, spent: row.get(1)?, requests: row.get(2)? }));
+    let amounts = |row: &rusqlite::Row<'_>| {
+        Ok(TotalAmounts {
+            held: row.get(0)?,
+            spent: row.get(1)?,
+            requests: row.get(2)?,
+            held_tokens: row.get(3)?,
+            spent_tokens: row.get(4)?,
+        })
+    };
+    let total = connection.prepare_cached(sql)?.query_row(values, amounts);
     Ok(total.optional()?.unwrap_or_default())
 }

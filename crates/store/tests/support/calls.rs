@@ -66,6 +66,7 @@ pub(crate) fn hold(name: &str, picos: u64, limits: &[UsageLimit]) -> CallHold {
         model: "m1".into(),
         price_hash: "p1".into(),
         picos,
+        tokens: 0,
         limits: limits.to_vec(),
         sent: false,
         fresh: true,

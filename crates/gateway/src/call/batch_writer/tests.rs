@@ -125,6 +125,7 @@ fn hold(call: &str, most: LimitAmount) -> LedgerOperation {
         model: "m1".to_owned(),
         price_hash: "p1".into(),
         picos: 1,
+        tokens: 0,
         limits: vec![UsageLimit { name: "most", scope: LimitScope::Session, window: LimitWindow::Ever, max: most }],
         sent: true,
         fresh: true,
