@@ -63,6 +63,7 @@ fn open(directory: &Path) -> Result<Sessions, String> {
         budget: host_budget(),
         project_policy: None,
         upstreams: UpstreamRegistry::default(),
+        agent_defaults: session::AgentDefaults::default(),
         variables: HostVariables::default(),
     });
     sessions.map_err(|error| error.to_string())

@@ -23,8 +23,8 @@ use crate::failure::Failure;
 use crate::policy::PolicyCommand;
 use crate::{
     agent, agents, api, backend, config_command, credentials, demo, doctor, egress_settings, exec,
-    gateway as gateway_command, keys, models, money, output, perms, policy, replay, run, serve, sessions, setup,
-    shell_files, task, tokens, upstream, usage,
+    gateway as gateway_command, init, keys, models, money, notification, output, perms, policy, replay, run, serve,
+    sessions, setup, shell_files, task, tokens, top, upstream, usage,
 };
 
 /// Raises the soft limit of file descriptors to the hard limit, because every session of a server needs a few. Sandboxes
@@ -42,6 +42,7 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         Command::Agent { name, arguments } => agent::run(&name, &arguments),
         Command::Exec(command) => exec_command(command, data_dir, json),
+        Command::Init(arguments) => init::carry_out(&arguments, json),
         Command::Completions { shell } => shell_files::completions(shell),
         Command::Man { directory } => shell_files::man(&directory),
         Command::Config(command) => config_command::carry_out(command, data_dir, json),
@@ -62,9 +63,11 @@ fn exec_command(command: ExecArguments, data_dir: Option<PathBuf>, json: bool) -
 }
 
 fn host_command(command: Command, config: Config, json: bool) -> Result<ExitCode, Failure> {
+    notification::configure(config.file.terminal.notify);
     match command {
         Command::Agent { .. }
         | Command::Exec(_)
+        | Command::Init(_)
         | Command::Completions { .. }
         | Command::Man { .. }
         | Command::Config(_)
@@ -73,6 +76,7 @@ fn host_command(command: Command, config: Config, json: bool) -> Result<ExitCode
             let spawner = Spawner::fork()?;
             on_runtime(sessions::carry_out(command, config, spawner, json))
         }
+        Command::Top(arguments) => on_runtime(top::carry_out(arguments, config)),
         Command::Logs(arguments) => on_runtime(sessions::logs(arguments, config, json)),
         Command::Perms(command) => on_runtime(perms::carry_out(command, config, json)),
         Command::Api(arguments) => on_runtime(api::carry_out(arguments, config)),
@@ -199,6 +203,7 @@ async fn open(
         egress: egress_settings::egress(config)?,
         upstream,
         upstreams: upstream::upstream_registry(config),
+        agent_defaults: upstream::agent_defaults(config),
         policy,
         project_policy: Some(policy::project(config)),
         timeouts: timing(config),

@@ -1,8 +1,10 @@
 //! `viv setup`: choose a key and a model, make one test call through the gateway, write `viv.toml`.
 //!
-//! On a terminal the command asks; without one it needs `--yes` and takes its choices from flags. A key is never printed
+//! The file is written only after the test call was answered. On a terminal the command asks; without one it needs `--yes`
+//! and takes its choices from flags. A key is never printed
 //! and never written to `viv.toml`: the file names the place where the key was found.
 
+mod offer;
 mod test_call;
 
 use std::process::ExitCode;
@@ -15,6 +17,8 @@ use crate::config::{self, Config, ConfigEditor, CredentialForm, FoundCredential,
 use crate::failure::Failure;
 use crate::output::{self, message};
 use crate::{host, prompter};
+
+pub(crate) use offer::offer;
 
 /// The upstreams that `viv setup` can write: kind, name in `viv.toml`, variable with the key, model of the test call.
 const VENDORS: &[Vendor] = &[
@@ -84,15 +88,7 @@ pub(crate) fn carry_out(arguments: SetupArguments, config: Config, json: bool) -
         return Err(Failure::new(ProblemCode::NoTerminal, what).help("viv setup --yes"));
     }
     let plan = host::on_runtime(SetupPlan::choose(arguments, asks))?;
-    plan.write(&config)?;
-    message!("viv.toml now uses upstream {} with the key of {}", plan.upstream, plan.source);
-    if test {
-        let changed = Config::read(Some(config.data_dir.clone()))?;
-        message!("making one test call through the gateway …");
-        let model = plan.test_model();
-        let answered = host::on_runtime(test_call::make(&changed, &plan.upstream, plan.kind, &model))?;
-        message!("the model {model} answered with status {answered}");
-    }
+    host::on_runtime(plan.carry_out(&config, test))?;
     if json {
         output::print_json(
             &json!({"upstream": plan.upstream, "kind": plan.kind, "model": plan.model, "agents": plan.agents}),
@@ -168,14 +164,30 @@ impl SetupPlan {
         })
     }
 
+    /// Makes the test call, unless `test` is false, then writes `viv.toml`. A failed call changes nothing.
+    async fn carry_out(&self, config: &Config, test: bool) -> Result<(), Failure> {
+        let editor = self.edit(config)?;
+        if test {
+            let changed = Config { file: editor.preview()?, ..config.clone() };
+            let model = self.test_model();
+            message!("making one test call to {model} through the gateway …");
+            let answered = test_call::make(&changed, &self.upstream, self.kind, &model).await?;
+            message!("the model {model} answered with status {answered}");
+        }
+        editor.save()?;
+        let untested = if test { "" } else { " (not tested)" };
+        message!("viv.toml now uses upstream {} with the key of {}{untested}", self.upstream, self.source);
+        Ok(())
+    }
+
     /// Returns the model of the test call.
     fn test_model(&self) -> String {
         let cheap = VENDORS.iter().find(|vendor| vendor.word == self.kind).map(|vendor| vendor.model);
         self.model.clone().or_else(|| cheap.map(str::to_owned)).unwrap_or_default()
     }
 
-    /// Writes the plan to `viv.toml`. Other keys of the file stay as they are.
-    fn write(&self, config: &Config) -> Result<(), Failure> {
+    /// Returns `viv.toml` with the plan, not written yet. Other keys of the file stay as they are.
+    fn edit(&self, config: &Config) -> Result<ConfigEditor, Failure> {
         host::data_dir(config)?;
         let mut editor = ConfigEditor::open(config.data_dir.join("viv.toml"))?;
         let at = |key: &str| ["upstreams".to_owned(), self.upstream.clone(), key.to_owned()];
@@ -208,7 +220,7 @@ impl SetupPlan {
         } else if self.key_found {
             editor.unset(&at("key_env"));
         }
-        editor.save()
+        Ok(editor)
     }
 }
 

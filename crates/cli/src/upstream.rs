@@ -12,7 +12,7 @@ use gateway::{
     VendorKind, VendorUpstream,
 };
 use protocol::ProblemCode;
-use session::UpstreamRegistry;
+use session::{AgentDefault, AgentDefaults, UpstreamRegistry};
 use store::{SessionIndex, SystemClock};
 
 use crate::config::{Config, ContentWord, EnvUpstream, UpstreamKind, UpstreamSection};
@@ -38,6 +38,14 @@ pub(crate) fn upstream_registry(config: &Config) -> UpstreamRegistry {
     let known = config.clone();
     let names = config.file.upstreams.keys().cloned().collect();
     UpstreamRegistry::new(names, move |name| find_upstream(&known, name).map_err(|failure| failure.to_string()))
+}
+
+/// Returns the upstream and the model that `[agents.NAME]` sets. A model server of the environment comes first.
+pub(crate) fn agent_defaults(config: &Config) -> AgentDefaults {
+    let sections = config.file.agents.by_name.iter().filter(|_| config.env_upstream.is_none());
+    AgentDefaults::new(sections.map(|(agent, section)| {
+        (agent.clone(), AgentDefault { upstream: section.upstream.clone(), model: section.model.clone() })
+    }))
 }
 
 /// Returns the configured upstream `name`.

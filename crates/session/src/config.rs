@@ -6,6 +6,7 @@
 //!
 //! [`Sessions::open`]: crate::Sessions::open
 
+mod agent_defaults;
 mod agent_registry;
 mod host_budget;
 mod host_variables;
@@ -26,6 +27,7 @@ use store::{Clock, DataDir, Durability, SqliteLedger, SystemClock, UsageLimit};
 
 use crate::SessionError;
 
+pub use agent_defaults::{AgentDefault, AgentDefaults};
 pub use agent_registry::{AgentRegistry, RegisteredAgent};
 pub use host_budget::HostBudget;
 pub use host_variables::HostVariables;
@@ -58,6 +60,8 @@ pub struct SessionHostConfig {
     pub upstream: Arc<dyn Upstream>,
     /// Upstreams that a session can select by name instead.
     pub upstreams: UpstreamRegistry,
+    /// The upstream and the model of sessions that name none, by agent.
+    pub agent_defaults: AgentDefaults,
     /// The policy of sessions that do not bring their own.
     pub policy: Arc<EffectivePolicy>,
     /// Narrows `policy` by the policy file in a session's directory; `None` ignores such files.

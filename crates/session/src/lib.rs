@@ -23,11 +23,11 @@ pub use client::{
     AgentClient, AgentClientBuilder, AgentResponse, BuildError, Conversation, ConversationBuilder, Goal, GoalError,
     PermissionResponder, SandboxChoice, TurnFailure, TurnReader,
 };
-pub use command_session::{ArtifactError, CommandSession, OnDemandSettings, SessionCommand};
+pub use command_session::{ArtifactError, ChangesAtEnd, CommandSession, OnDemandSettings, SessionCommand};
 pub use config::{
-    AgentRegistry, BillingSettings, HostBudget, HostVariables, NarrowPolicy, ProjectPolicy, RegisteredAgent,
-    SessionHostConfig, SessionTimeouts, UpstreamFactory, UpstreamRegistry, WorkspaceAccess, WorkspaceForbidden,
-    system_egress,
+    AgentDefault, AgentDefaults, AgentRegistry, BillingSettings, HostBudget, HostVariables, NarrowPolicy,
+    ProjectPolicy, RegisteredAgent, SessionHostConfig, SessionTimeouts, UpstreamFactory, UpstreamRegistry,
+    WorkspaceAccess, WorkspaceForbidden, system_egress,
 };
 pub use error::SessionError;
 pub use feed::{FeedBatch, FeedEntry, FeedFilter, FeedFollower, GlobalFeed};

@@ -10,7 +10,8 @@ use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable, ScriptedUpstrea
 use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
 use sandbox::UnconfinedBackend;
 use session::{
-    AgentRegistry, HostBudget, HostVariables, SessionHostConfig, SessionTimeouts, Sessions, UpstreamRegistry,
+    AgentDefaults, AgentRegistry, HostBudget, HostVariables, SessionHostConfig, SessionTimeouts, Sessions,
+    UpstreamRegistry,
 };
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 
@@ -60,6 +61,7 @@ impl SessionHostFixture {
             budget: self.budget,
             project_policy: None,
             upstreams: UpstreamRegistry::default(),
+            agent_defaults: AgentDefaults::default(),
             variables: HostVariables::default(),
         };
         Sessions::open(config).unwrap()

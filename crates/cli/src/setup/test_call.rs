@@ -25,8 +25,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(super) async fn make(config: &Config, name: &str, kind: &str, model: &str) -> Result<u16, Failure> {
     let directory = host::data_dir(config)?;
     let gateway = host::gateway(config)?;
-    let internal =
-        |error: &dyn std::error::Error| Failure::new(ProblemCode::UpstreamError, "the test call failed").because(error);
+    let internal = |error: &dyn std::error::Error| {
+        Failure::new(ProblemCode::UpstreamError, "the test call failed; viv.toml was not changed").because(error)
+    };
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| internal(&error))?;
     let address = listener.local_addr().map_err(|error| internal(&error))?;
     let key = IssuedSecret::issue("viv_key_", "key");
@@ -96,14 +97,14 @@ async fn call(
 }
 
 fn no_answer(name: &str) -> Failure {
-    let what = format!("the upstream {name} did not answer within {} s", LIMIT.as_secs());
+    let what = format!("the upstream {name} did not answer within {} s; viv.toml was not changed", LIMIT.as_secs());
     Failure::new(ProblemCode::UpstreamError, what).help("viv credentials --check")
 }
 
 fn refused(name: &str, model: &str, status: u16, body: &[u8]) -> Failure {
     let document: Value = serde_json::from_slice(body).unwrap_or_default();
     let message = ["/error/message", "/detail", "/message"].iter().find_map(|at| document.pointer(at)?.as_str());
-    let what = format!("viv.toml was written, but the test call to {name} failed with status {status}");
+    let what = format!("the test call to {name} failed with status {status}; viv.toml was not changed");
     let failure = Failure::new(ProblemCode::UpstreamError, what).detail(message.unwrap_or_default());
     if message.is_some_and(|message| message.contains("no known price")) {
         let key = crate::shell_word::shell_word(&format!("prices.\"{model}\""));

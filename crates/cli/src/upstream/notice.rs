@@ -16,13 +16,20 @@ pub(crate) struct ModelNotice {
 impl ModelNotice {
     /// Returns the notice for a session in this process; `named` is its `--upstream`.
     pub(crate) fn local(config: &Config, named: Option<&str>, agent: &str) -> Self {
-        let configured = named.or(config.file.model.upstream.as_deref().filter(|_| config.env_upstream.is_none()));
+        let section = config.file.agents.by_name.get(agent).filter(|_| config.env_upstream.is_none());
+        let of_agent = section.and_then(|section| section.upstream.as_deref());
+        let default = config.file.model.upstream.as_deref().filter(|_| config.env_upstream.is_none());
+        let configured = named.or(of_agent).or(default);
+        let model =
+            section.and_then(|section| section.model.as_deref()).filter(|_| named.is_none() || named == of_agent);
         let mut hints = Vec::new();
         if let Some(missing) = config::missing_variable().filter(|_| named.is_none() && config.env_upstream.is_none()) {
             hints.push(format!("the environment describes no model server: {missing} is not set"));
         }
         let model = match (configured, &config.env_upstream) {
-            (Some(name), _) if kind(config, name) != Some(UpstreamKind::Scripted) => format!("upstream {name}"),
+            (Some(name), _) if kind(config, name) != Some(UpstreamKind::Scripted) => {
+                model.map_or_else(|| format!("upstream {name}"), |model| format!("{model} of upstream {name}"))
+            }
             (None, Some(found)) => {
                 let word = |text: &Option<String>| text.clone().unwrap_or_default();
                 format!("{} at {} ({})", word(&found.section.model), word(&found.section.base_url), found.name)

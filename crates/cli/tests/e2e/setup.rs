@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::fixture::program;
+use crate::terminal::Terminal;
 use testkit::ProgramOutput;
 
 const SECRET: &str = "sk-never-printed-0123456789";
@@ -18,8 +19,11 @@ fn viv(home: &std::path::Path, arguments: &[&str]) -> ProgramOutput {
     ProgramOutput::from(command.output().unwrap())
 }
 
-/// Answers one chat completion; returns whether the key was sent.
-fn model_server() -> (std::net::SocketAddr, std::thread::JoinHandle<bool>) {
+const CHAT_ANSWER: &str = r#"{"id":"c1","object":"chat.completion","created":1,"model":"gpt-4o-mini","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#;
+const MESSAGE: &str = r#"{"id":"m1","type":"message","role":"assistant","model":"claude-haiku-4-5","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
+
+/// Answers one model call with `body`; returns whether the key was sent.
+fn model_server(body: &'static str) -> (std::net::SocketAddr, std::thread::JoinHandle<bool>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let answered = std::thread::spawn(move || {
@@ -33,10 +37,10 @@ fn model_server() -> (std::net::SocketAddr, std::thread::JoinHandle<bool>) {
             }
             let line = line.to_ascii_lowercase();
             length = line.strip_prefix("content-length:").map_or(length, |text| text.trim().parse().unwrap());
-            with_key |= line.starts_with("authorization:") && line.contains(SECRET);
+            let is_key = ["authorization:", "x-api-key:"].iter().any(|name| line.starts_with(name));
+            with_key |= is_key && line.contains(SECRET);
         }
         reader.read_exact(&mut vec![0; length]).unwrap();
-        let body = r#"{"id":"c1","object":"chat.completion","created":1,"model":"gpt-4o-mini","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#;
         let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}", body.len());
         (&stream).write_all(format!("{head}\r\nconnection: close\r\n\r\n{body}").as_bytes()).unwrap();
         with_key
@@ -47,7 +51,7 @@ fn model_server() -> (std::net::SocketAddr, std::thread::JoinHandle<bool>) {
 #[test]
 fn setup_writes_the_upstream_and_makes_a_metered_call() {
     let home = tempfile::tempdir().unwrap();
-    let (address, answered) = model_server();
+    let (address, answered) = model_server(CHAT_ANSWER);
     let url = format!("http://{address}/v1");
     let setup = ["setup", "--upstream", "local", "--base-url", &url, "--key-env", "MY_KEY", "--model", "gpt-4o-mini"];
     let refused = viv(home.path(), &setup);
@@ -117,4 +121,66 @@ fn the_home_directory_is_not_a_workspace_without_consent() {
     assert_eq!(refused.code, 10, "{}", refused.stderr);
     assert!(refused.stderr.contains("contains your home directory"), "{}", refused.stderr);
     assert_eq!(viv(home.path(), &["run", "--yes", "mock", "/echo hi"]).code, 0);
+}
+
+#[test]
+fn setup_changes_nothing_if_the_test_call_fails() {
+    let home = tempfile::tempdir().unwrap();
+    let setup = ["setup", "--upstream", "local", "--base-url", "http://127.0.0.1:9/v1", "--model", "my-model", "--yes"];
+    let ran = viv(home.path(), &setup);
+    assert_eq!(ran.code, 7, "{}", ran.stderr);
+    assert!(ran.stderr.contains("viv.toml was not changed"), "{}", ran.stderr);
+    assert!(!home.path().join(".local/share/viv/viv.toml").exists());
+    let ran = viv(home.path(), &[&setup[..], &["--no-test"]].concat());
+    assert!(ran.code == 0 && ran.stderr.contains("(not tested)"), "{}", ran.stderr);
+    assert!(home.path().join(".local/share/viv/viv.toml").exists());
+}
+
+#[test]
+fn init_writes_a_policy_once_and_the_policy_is_good() {
+    let home = tempfile::tempdir().unwrap();
+    let ran = viv(home.path(), &["init"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let checked = viv(home.path(), &["policy", "check", "sandbox.policy.yaml"]);
+    assert_eq!(checked.code, 0, "{}{}", checked.stdout, checked.stderr);
+    let again = viv(home.path(), &["init"]);
+    assert_eq!(again.code, 2, "{}", again.stderr);
+    assert!(again.stderr.ends_with("help: viv policy check ./sandbox.policy.yaml\n"), "{}", again.stderr);
+}
+
+#[test]
+fn run_offers_a_found_key_on_a_terminal_and_uses_it_after_a_yes() {
+    let home = tempfile::tempdir().unwrap();
+    let (address, answered) = model_server(MESSAGE);
+    let path = home.path().join(".local/share/viv/viv.toml");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let before = format!("[upstreams.anthropic]\nkind = \"anthropic\"\nbase_url = \"http://{address}\"\n");
+    std::fs::write(&path, &before).unwrap();
+    // The run ends behind the question, because the workspace does not exist.
+    let start = || {
+        let mut command = Command::new(program());
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home.path());
+        command.env("ANTHROPIC_API_KEY", SECRET).current_dir(home.path());
+        command.args(["run", "claude", "hi", "--workspace", "/no/where"]);
+        Terminal::start(command)
+    };
+    let mut terminal = start();
+    terminal.until("use it from now on? ");
+    terminal.type_line("n");
+    let (status, shown) = terminal.finish();
+    assert_eq!(status.code(), Some(2), "{shown}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+
+    let mut terminal = start();
+    terminal.until("use it from now on? ");
+    terminal.type_line("yes");
+    let (status, shown) = terminal.finish();
+    assert_eq!(status.code(), Some(2), "{shown}");
+    assert!(shown.contains("viv.toml now uses upstream anthropic") && !shown.contains(SECRET), "{shown}");
+    assert!(answered.join().unwrap(), "the call came without the key");
+    let after = std::fs::read_to_string(&path).unwrap();
+    assert!(after.contains("key_found = true") && !after.contains(SECRET), "{after}");
+
+    let (_, shown) = start().finish();
+    assert!(!shown.contains("use it from now on?"), "{shown}");
 }

@@ -103,3 +103,60 @@ fn the_environment_can_describe_the_upstream() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     check_calls(&stubs, [1, 1]);
 }
+
+/// Runs the mock agent with a model server whose model has no known price.
+fn run_without_price(place: &VivFixture, stub: &ChatStub, more: &[&str]) -> ProgramOutput {
+    let mut command = place.command(&[&["run", "--workspace", "workspace", "mock", "hello"], more].concat());
+    command.env("BASE_URL", format!("http://{}/v1", stub.address)).env("MODEL_NAME", "my \"own\" model");
+    ProgramOutput::from(command.env("API_KEY", "sk-1").output().unwrap())
+}
+
+#[test]
+fn a_model_without_a_price_is_billed_as_unpriced_and_the_run_says_how_to_price_it() {
+    let place = viv_fixture();
+    let stub = ChatStub::start(StubBehaviour::Answers, "From a model of its own.");
+    let ran = run_without_price(&place, &stub, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("no price is known for").count(), 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("tokens in, 5 out · unpriced\n"), "{}", ran.stderr);
+    let lines = ["[prices.", "input = ", "output = "];
+    let pasted: Vec<&str> =
+        ran.stderr.lines().map(str::trim).filter(|line| lines.iter().any(|begin| line.starts_with(begin))).collect();
+    assert_eq!(pasted.len(), 3, "{}", ran.stderr);
+    let (usage, listed) = (good(place.run(&["usage", "--by", "model"])), good(place.run(&["sessions", "ls"])));
+    assert!(usage.contains("unpriced") && listed.contains("unpriced"), "{usage}{listed}");
+    assert!(good(place.run(&["logs", "@last"])).contains(" · unpriced · "));
+    let usage = good(place.run(&["--json", "usage", "--by", "model"]));
+    assert!(usage.replace(' ', "").contains(r#""unpriced":1"#), "{usage}");
+
+    // The lines of the notice, pasted, give the model a price.
+    std::fs::write(place.data_dir().join("viv.toml"), pasted.join("\n")).unwrap();
+    let ran = run_without_price(&place, &stub, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("out · $0.0001\n") && !ran.stderr.contains("unpriced"), "{}", ran.stderr);
+}
+
+#[test]
+fn an_agent_uses_the_upstream_and_the_model_of_its_section() {
+    let (place, stubs) = place();
+    let path = place.data_dir().join("viv.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text + "[agents.mock]\nupstream = \"two\"\nmodel = \"gpt-4o\"\n").unwrap();
+    let ran = place.run(&["run", "--workspace", "workspace", "mock", "hello"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("model: gpt-4o of upstream two"), "{}", ran.stderr);
+    check_calls(&stubs, [0, 1]);
+    // The command line comes first, and a model of another upstream does not follow it.
+    let ran = place.run(&["run", "--workspace", "workspace", "--upstream", "one", "mock", "hello"]);
+    assert!(ran.code == 0 && ran.stderr.contains("model: upstream one"), "{}", ran.stderr);
+    check_calls(&stubs, [1, 1]);
+    // A server's sessions use the section too.
+    let server = Server::start(&place);
+    let created = server.client().post("/v1/sessions/s1", r#"{"agent":"mock"}"#);
+    assert_eq!(created.status, 200, "{created:?}");
+    let session = server.client().get("/v1/sessions/s1").json();
+    assert_eq!(session["model"], "gpt-4o", "{session}");
+    tell(&place, "s1");
+    check_calls(&stubs, [1, 2]);
+    server.stop();
+}

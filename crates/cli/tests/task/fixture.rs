@@ -42,10 +42,10 @@ impl TaskFixture {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    /// Writes `.env` with the address of `stub`.
+    /// Writes `.env` with the address of `stub` and a model whose price nobody knows.
     pub(crate) fn env_file(&self, stub: &ChatStub) {
         let text =
-            format!("BASE_URL=http://{}/v1\nAPI_KEY=sk-real-key-of-ours\nMODEL_NAME=gpt-4o-mini\n", stub.address);
+            format!("BASE_URL=http://{}/v1\nAPI_KEY=sk-real-key-of-ours\nMODEL_NAME=my-own-model\n", stub.address);
         self.write(".env", &text);
     }
 

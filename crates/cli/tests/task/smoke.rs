@@ -39,7 +39,7 @@ fn check(stub: &ChatStub) -> (TaskFixture, TaskOutput) {
     let calls = stub.calls();
     assert!(!calls.is_empty() && calls.iter().all(|call| call.path == "/v1/chat/completions"), "{calls:#?}");
     assert!(calls.iter().all(|call| call.authorization.as_deref() == Some("Bearer sk-real-key-of-ours")));
-    assert!(calls.iter().all(|call| call.body["model"] == "gpt-4o-mini"));
+    assert!(calls.iter().all(|call| call.body["model"] == "my-own-model"));
     assert!(
         !std::fs::read_to_string(
             fixture.path("logs/trajectory").join(format!("{}.jsonl", ran.report["session"].as_str().unwrap()))
@@ -47,6 +47,11 @@ fn check(stub: &ChatStub) -> (TaskFixture, TaskOutput) {
         .unwrap()
         .contains("sk-real-key-of-ours")
     );
+
+    // The price of the model is not known: the bill says so, and nothing else had to be configured.
+    let bill = trajectory.iter().find(|event| event["type"] == "llm.call").unwrap();
+    assert_eq!(bill["data"]["unpriced"], "my-own-model", "{bill}");
+    assert!(!fixture.path("data/viv.toml").exists());
 
     // No process of the sandbox is left: none has the session's marker in its environment.
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();

@@ -15,8 +15,8 @@ use tokio::sync::OnceCell;
 
 use super::{AgentClient, ClientState};
 use crate::{
-    AgentRegistry, BillingSettings, HostBudget, HostVariables, SessionError, SessionHostConfig, SessionOptions,
-    SessionTimeouts, Sessions, UpstreamRegistry, system_egress,
+    AgentDefaults, AgentRegistry, BillingSettings, HostBudget, HostVariables, SessionError, SessionHostConfig,
+    SessionOptions, SessionTimeouts, Sessions, UpstreamRegistry, system_egress,
 };
 
 /// The sandbox in which agents run.
@@ -200,6 +200,7 @@ impl AgentClientBuilder {
             egress: system_egress(Vec::new()),
             upstream,
             upstreams: UpstreamRegistry::default(),
+            agent_defaults: AgentDefaults::default(),
             policy,
             project_policy: None,
             timeouts: self.timeouts,

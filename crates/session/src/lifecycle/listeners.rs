@@ -189,6 +189,7 @@ fn budgets(policy: &EffectivePolicy) -> Vec<UsageLimit> {
     vec![
         session_limit("models.budget_usd", LimitAmount::Picos(models.budget_picos)),
         session_limit("models.max_requests", LimitAmount::Requests(models.max_requests)),
+        session_limit("models.max_tokens", LimitAmount::Tokens(models.max_tokens)),
     ]
 }
 

@@ -121,10 +121,13 @@ impl SessionPlan {
     fn read(
         host: &SessionHost,
         id: SessionId,
-        request: CreateSession,
+        mut request: CreateSession,
         options: SessionOptions,
     ) -> Result<Self, SessionError> {
         refuse_unsupported(&request)?;
+        if options.replay.is_none() {
+            host.config.agent_defaults.complete(&mut request);
+        }
         let permission_mode = permission_mode(&request)?;
         let data = host.store.directory();
         let workspace = |path: &str| options.workspaces.resolve(Path::new(path), data);

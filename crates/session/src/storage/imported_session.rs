@@ -104,6 +104,7 @@ fn add(row: &mut UsageRow, call: &LlmCall) {
     for (sum, used) in [
         (&mut row.calls, 1),
         (&mut row.estimated, u64::from(call.estimated)),
+        (&mut row.unpriced, u64::from(call.unpriced.is_some())),
         (&mut row.spent_picos, u64::try_from(call.cost_picos).unwrap_or(0)),
         (&mut sum.input_tokens, used.input_tokens),
         (&mut sum.output_tokens, used.output_tokens),
