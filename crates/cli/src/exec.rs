@@ -1,7 +1,7 @@
 //! `viv exec -- CMD…`: run one command in a sandbox and return its exit code.
 //!
 //! Exit code 125 means that viv itself failed, 126 that the command is not executable, 127 that it was not found.
-//! A session is recorded only if the command uses the network.
+//! A session is recorded only if the command uses the network or changes the workspace. The changes are kept for review.
 
 mod input;
 mod report;
@@ -17,16 +17,17 @@ use base::EscapeFilter;
 use jail::Spawner;
 use protocol::{ProblemCode, SessionEndReason};
 use sandbox::{ExecResult, SandboxError, StandardStreams};
-use session::{CommandSession, HostVariables, OnDemandSettings, SessionCommand, SessionError};
+use session::{ChangesAtEnd, CommandSession, HostVariables, OnDemandSettings, SessionCommand, SessionError};
 
 use crate::args::ExecArguments;
-use crate::config::{Config, host_variable};
+use crate::config::{self, Config, host_variable};
 use crate::failure::Failure;
+use crate::output::{self, message};
 use crate::policy::{PolicyContext, choose};
 use crate::session_id::new_session_id;
 use crate::signals::{StopSignal, StopSignals};
 use crate::terminal::RawTerminal;
-use crate::{backend, egress_settings, output};
+use crate::{backend, egress_settings};
 
 /// Exit code when viv itself failed before the command ran.
 pub(crate) const VIV_FAILED: u8 = 125;
@@ -57,8 +58,12 @@ pub(crate) fn carry_out(
 async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, json: bool) -> Result<ExitCode, Failure> {
     let mut signals = StopSignals::listen()?;
     check_output(arguments.tty, json)?;
-    let (workspace, mode) = parse_workspace(arguments.workspace.as_deref())?;
-    if let Some(workspace) = &workspace {
+    let (workspace, mode) = match &arguments.workspace {
+        Some(given) => parse_workspace(given)?,
+        None if arguments.empty => (None, None),
+        None => (default_workspace(config), None),
+    };
+    if let (Some(workspace), Some(_)) = (&workspace, &arguments.workspace) {
         arguments.limits.check_home(workspace).await?;
     }
     arguments.narrow.extend(arguments.limits.narrowing());
@@ -81,17 +86,25 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     };
     drop(terminal);
     let reason = if outcome.is_ok() { SessionEndReason::Completed } else { SessionEndReason::Terminated };
-    session.end(reason, None).await?;
+    let changes = if arguments.discard { ChangesAtEnd::Discard } else { ChangesAtEnd::Keep };
+    session.end_with(reason, None, changes).await?;
     let result = match outcome {
         Ok(result) => result.map_err(not_started)?,
         Err(signal) => return Ok(signal.exit_code()),
     };
     let denied = report::denied_connections(&*journal)?;
     if json {
-        output::print_json(&report::document(&arguments.command, &result, &denied))?;
+        let changed = report::workspace_changes(&*journal)?;
+        output::print_json(&report::document(
+            &arguments.command,
+            &result,
+            &denied,
+            changed.map(|changed| (&id, changed)),
+        ))?;
     } else {
         report::print_notes(&result, &kill_limits(&arguments, &policy));
         report::print_denials(&denied, &id, config)?;
+        report::print_changes(report::workspace_changes(&*journal)?.as_ref(), &id, config)?;
     }
     Ok(ExitCode::from(report::exit_number(&result)))
 }
@@ -194,9 +207,22 @@ fn not_started(error: SessionError) -> Failure {
     Failure::from_error(ProblemCode::RuntimeError, &error).exit(exit).help(help)
 }
 
+/// Returns the current directory; `None`, for an empty workspace, where nobody means to show all of it: the root, the home
+/// directory or one above it, and the data directory.
+fn default_workspace(config: &Config) -> Option<PathBuf> {
+    let current = std::env::current_dir().and_then(|path| path.canonicalize()).ok()?;
+    let data_dir = config.data_dir.canonicalize().ok();
+    let is_reserved = current.parent().is_none() || data_dir.is_some_and(|data_dir| current.starts_with(data_dir));
+    let home = config::home().and_then(|home| home.canonicalize().ok());
+    if home.is_some_and(|home| home.starts_with(&current)) && !is_reserved {
+        message!("viv: the command works in an empty directory, because this one contains your home directory");
+        return None;
+    }
+    Some(current).filter(|_| !is_reserved)
+}
+
 /// Parses `DIR[:overlay|bind|ro]` into the directory, without links, and the mode.
-fn parse_workspace(given: Option<&str>) -> Result<(Option<PathBuf>, Option<WorkspaceMode>), Failure> {
-    let Some(given) = given else { return Ok((None, None)) };
+fn parse_workspace(given: &str) -> Result<(Option<PathBuf>, Option<WorkspaceMode>), Failure> {
     let (directory, mode) = match given.rsplit_once(':') {
         Some((directory, "overlay")) => (directory, Some(WorkspaceMode::Overlay)),
         Some((directory, "bind")) => (directory, Some(WorkspaceMode::Bind)),

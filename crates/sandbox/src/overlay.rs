@@ -59,6 +59,12 @@ impl OverlayLayers {
         Self { upper: Arc::new(upper), lower, since, denials, repository }
     }
 
+    /// Returns whether the upper layer has an entry. Without one, nothing was touched; also true if it cannot be read.
+    pub fn has_entries(&self) -> bool {
+        let Ok(entries) = rustix::fs::Dir::read_from(&*self.upper) else { return true };
+        entries.flatten().any(|entry| !matches!(entry.file_name().to_bytes(), b"." | b".."))
+    }
+
     /// Returns every path that was touched, deletions first, then by path. A directory that only contains changes is not
     /// listed; entries of a deleted directory are listed one by one. Files that were only opened for writing are included:
     /// finding them would mean to read them, as `SavedChanges::save` does.

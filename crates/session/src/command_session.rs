@@ -101,11 +101,20 @@ pub struct CommandSession {
     background: Mutex<Vec<SandboxProcess>>,
 }
 
+/// What happens to the changes of a workspace when a command session ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangesAtEnd {
+    /// They are kept for review.
+    Keep,
+    /// They are deleted.
+    Discard,
+}
+
 /// How other processes learn of a command session.
 enum Registration {
     /// The session is in the session list and has a journal from its start, and other processes can stop it.
     Host { host: Arc<SessionHost>, handle: Arc<SessionHandle>, stop_listener: StopListener },
-    /// The session is not recorded until a command uses the network.
+    /// The session is not recorded until a command uses the network, or has changed the workspace at its end.
     OnDemand(Arc<OnDemandJournal>),
 }
 
@@ -312,15 +321,31 @@ impl CommandSession {
         environment::read(&*self.sandbox, path).await
     }
 
-    /// Ends the session. When this returns, all processes are dead, all calls settled and the journal closed.
+    /// Ends the session and keeps its changes. When this returns, all processes are dead, all calls settled and the
+    /// journal closed.
     pub async fn end(self, reason: SessionEndReason, message: Option<String>) -> Result<(), SessionError> {
-        let layers = self.sandbox.layers();
+        self.end_with(reason, message, ChangesAtEnd::Keep).await
+    }
+
+    /// Ends the session like [`Self::end`], and keeps or deletes the changes of its workspace.
+    pub async fn end_with(
+        self,
+        reason: SessionEndReason,
+        message: Option<String>,
+        changes: ChangesAtEnd,
+    ) -> Result<(), SessionError> {
+        let layers = self.sandbox.layers().filter(|_| changes == ChangesAtEnd::Keep);
         self.sandbox.destroy().await?;
         self.listeners.close().await;
         let (terminated_by, exit_code, stderr) = (TerminatedBy::Daemon, None, None);
         let ended = SessionEnded { reason, terminated_by, message, exit_code, stderr };
         match self.registration {
-            Registration::OnDemand(journal) => journal.end(ended).await,
+            Registration::OnDemand(journal) => {
+                if let Some(layers) = layers {
+                    journal.save_changes(layers).await?;
+                }
+                journal.end(ended).await
+            }
             Registration::Host { host, handle, stop_listener } => {
                 if let Some(layers) = layers {
                     save_changes(&host, &self.plan, &self.recorder, layers).await?;

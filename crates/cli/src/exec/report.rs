@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{EgressConnection, EventBody, SessionId};
+use protocol::{EgressConnection, EventBody, SessionId, WorkspaceChanged};
 use sandbox::{ExecResult, ProcessExit};
 use serde_json::{Value, json};
 use store::{Journal, SessionIndex, SystemClock};
@@ -43,8 +43,37 @@ pub(super) fn denied_connections(journal: &dyn Journal) -> Result<Vec<EgressConn
     Ok(denied.collect())
 }
 
-/// Returns the report for programs.
-pub(super) fn document(command: &[String], result: &ExecResult, denied: &[EgressConnection]) -> Value {
+/// Returns the changes of the workspace that were kept.
+pub(super) fn workspace_changes(journal: &dyn Journal) -> Result<Option<WorkspaceChanged>, Failure> {
+    let events = journal.after(0, usize::MAX)?.into_iter();
+    let mut changes = events.filter_map(|event| match event.draft.body {
+        EventBody::WorkspaceChanged(changed) => Some(changed),
+        _ => None,
+    });
+    Ok(changes.next_back())
+}
+
+/// Tells a person how many files changed, with the commands that show and apply the changes.
+pub(super) fn print_changes(
+    changed: Option<&WorkspaceChanged>,
+    id: &SessionId,
+    config: &Config,
+) -> Result<(), Failure> {
+    let Some(changed) = changed else { return Ok(()) };
+    let count = changed.added.len() + changed.modified.len() + changed.deleted.len();
+    let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
+    let name = name_of(id, config)?;
+    message!("viv: {files} changed in the sandbox: viv sessions diff {name} · viv sessions apply {name}");
+    Ok(())
+}
+
+/// Returns the report for programs. `changed` has the session and its kept changes.
+pub(super) fn document(
+    command: &[String],
+    result: &ExecResult,
+    denied: &[EgressConnection],
+    changed: Option<(&SessionId, WorkspaceChanged)>,
+) -> Value {
     let denial = |denied: &EgressConnection| json!({"host": denied.host, "port": denied.port, "rule": denied.rule});
     json!({
         "command": command,
@@ -57,6 +86,8 @@ pub(super) fn document(command: &[String], result: &ExecResult, denied: &[Egress
         "peak_rss_bytes": result.exit.peak_rss_bytes,
         "truncated": result.truncated,
         "denials": denied.iter().map(denial).collect::<Vec<_>>(),
+        "changes": changed.map(|(session, changed)| json!({"session": session, "added": changed.added,
+            "modified": changed.modified, "deleted": changed.deleted})),
         "stdout": String::from_utf8_lossy(&result.stdout),
         "stderr": String::from_utf8_lossy(&result.stderr),
     })
@@ -120,8 +151,12 @@ pub(super) fn print_denials(denied: &[EgressConnection], id: &SessionId, config:
         1 => "1 connection".to_owned(),
         more => format!("{more} connections"),
     };
-    let index = SessionIndex::open(&host::data_dir(config)?, Arc::new(SystemClock))?;
-    let name = index.get(id)?.info.name.unwrap_or_else(|| id.to_string());
-    message!("viv: {connections} refused: viv policy log {name}");
+    message!("viv: {connections} refused: viv policy log {}", name_of(id, config)?);
     Ok(())
+}
+
+/// Returns the name of a recorded session.
+fn name_of(id: &SessionId, config: &Config) -> Result<String, Failure> {
+    let index = SessionIndex::open(&host::data_dir(config)?, Arc::new(SystemClock))?;
+    Ok(index.get(id)?.info.name.unwrap_or_else(|| id.to_string()))
 }

@@ -316,3 +316,50 @@ fn a_command_without_network_use_leaves_no_record() {
     let kept = std::fs::read_dir(place.data_dir().join("trajectory")).map_or(0, Iterator::count);
     assert_eq!((kept, place.data_dir().join("viv.db").exists()), (0, false));
 }
+
+/// Runs a command in the workspace of `place` without naming a workspace.
+fn exec_here(place: &VivFixture, options: &[&str], script: &str) -> ProgramOutput {
+    let mut command = place.command(&[&["exec"], options, &["--", "sh", "-c", script]].concat());
+    ProgramOutput::from(command.current_dir(place.workspace()).output().unwrap())
+}
+
+#[test]
+fn the_current_directory_is_the_workspace_and_changes_are_kept_for_review() {
+    let place = viv_fixture();
+    std::fs::write(place.workspace().join("kept.txt"), "as it was\n").unwrap();
+    let ran = exec_here(&place, &[], "cat kept.txt; echo more >> kept.txt; echo new > new.txt");
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "as it was\n"), "{}", ran.stderr);
+    assert_eq!(place.workspace_files(), [("kept.txt".to_owned(), "as it was\n".to_owned())]);
+    let line = ran.stderr.lines().last().unwrap();
+    assert!(line.starts_with("viv: 2 files changed in the sandbox: viv sessions diff "), "{}", ran.stderr);
+    // The two commands of the note work.
+    let name = line.rsplit(' ').next().unwrap();
+    let diff = place.run(&["sessions", "diff", name, "--stat"]);
+    assert!(diff.code == 0 && diff.stdout.contains("new.txt"), "{diff:?}");
+    let applied = place.run(&["sessions", "apply", name, "--yes"]);
+    assert_eq!(applied.code, 0, "{}", applied.stderr);
+    assert_eq!(std::fs::read_to_string(place.workspace().join("new.txt")).unwrap(), "new\n");
+
+    // Reading leaves nothing behind, and neither do changes that nobody wants.
+    let before = place.run(&["sessions", "ls"]).stdout;
+    assert_eq!(exec_here(&place, &[], "cat new.txt; touch t; rm t").stderr, "");
+    assert_eq!(exec_here(&place, &["--discard"], "echo x > x.txt").stderr, "");
+    assert_eq!(exec_here(&place, &["--empty"], "ls -A").stdout, "");
+    assert_eq!(place.run(&["sessions", "ls"]).stdout, before);
+
+    let mut json = place.command(&["--json", "exec", "--", "sh", "-c", "rm new.txt"]);
+    let ran = ProgramOutput::from(json.current_dir(place.workspace()).output().unwrap());
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(report["changes"]["deleted"], serde_json::json!(["new.txt"]), "{report}");
+}
+
+#[test]
+fn the_home_directory_is_not_shown_unless_it_is_named() {
+    let place = viv_fixture();
+    std::fs::write(place.workspace().join("history"), "secret").unwrap();
+    let mut command = place.command(&["exec", "--", "ls", "-A"]);
+    let ran =
+        ProgramOutput::from(command.env("HOME", place.workspace()).current_dir(place.workspace()).output().unwrap());
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("works in an empty directory"), "{}", ran.stderr);
+}

@@ -1,6 +1,7 @@
-//! A command session whose journal is created by the first network event.
+//! A command session whose journal is created by the first network event, or by changes of the workspace at its end.
 //!
-//! Most commands of `viv exec` use no network. Those leave no file in the data directory, and do not wait for one.
+//! Most commands of `viv exec` use no network and change nothing. Those leave no file in the data directory, and do not
+//! wait for one.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,8 +11,10 @@ use agents::McpServers;
 use base::lock;
 use egress::Egress;
 use policy::EffectivePolicy;
-use protocol::{Event, EventBody, EventDraft, KeyEnforcements, SessionEnded, SessionId, SessionRegistered};
-use sandbox::{Sandbox, SandboxBackend};
+use protocol::{
+    Event, EventBody, EventDraft, KeyEnforcements, SessionEnded, SessionId, SessionRegistered, WorkspaceChanged,
+};
+use sandbox::{OverlayLayers, Sandbox, SandboxBackend, SavedChanges};
 use store::{
     DataDir, FileJournal, Journal, JournalError, NewSession, SessionOrigin, SessionPatch, StorageExceeded, StoredRange,
     SystemClock,
@@ -21,9 +24,9 @@ use tokio_util::task::TaskTracker;
 
 use super::environment::CommandEnvironment;
 use super::{CommandSession, Registration};
-use crate::lifecycle::{Listeners, NO_AGENT, Recorder, SandboxCredentials, SessionPlan, git_config};
+use crate::lifecycle::{Listeners, NO_AGENT, Recorder, SandboxCredentials, SessionPlan, git_config, summarize_changes};
 use crate::skills::SkillSources;
-use crate::storage::SessionStore;
+use crate::storage::{SessionStore, run_blocking};
 use crate::{HostBudget, HostVariables, SessionError, SessionOptions};
 
 /// Settings of a command session that is recorded on demand.
@@ -119,6 +122,10 @@ fn plan(
     }
 }
 
+fn is_empty(changes: &WorkspaceChanged) -> bool {
+    changes.added.is_empty() && changes.modified.is_empty() && changes.deleted.is_empty()
+}
+
 /// A journal that is created when the first event is stored.
 pub(super) struct OnDemandJournal {
     data_dir: PathBuf,
@@ -177,6 +184,27 @@ impl OnDemandJournal {
             return self.write(created, &[draft]).map(drop);
         }
         state.deferred.push(draft);
+        Ok(())
+    }
+
+    /// Saves the changes of the workspace for review, and records their summary. Does nothing if nothing changed.
+    pub(super) async fn save_changes(&self, layers: OverlayLayers) -> Result<(), SessionError> {
+        if !layers.has_entries() {
+            return Ok(());
+        }
+        let into = DataDir::open(&self.data_dir)?.change_set(&self.plan.id);
+        let saved = move || -> Result<WorkspaceChanged, SessionError> {
+            let changes = summarize_changes(&SavedChanges::save_final(&layers, &into).map_err(SessionError::Changes)?);
+            if is_empty(&changes) {
+                // A file that was written and removed, or touched, is not worth a session.
+                sandbox::discard(&into).map_err(SessionError::Changes)?;
+            }
+            Ok(changes)
+        };
+        let changes = run_blocking(saved).await?;
+        if !is_empty(&changes) {
+            self.store(&[EventDraft::daemon(EventBody::WorkspaceChanged(changes))])?;
+        }
         Ok(())
     }
 
