@@ -9,6 +9,7 @@ use crate::config_command::ConfigCommand;
 use crate::credentials::CredentialsArguments;
 use crate::gateway::GatewayCommand;
 use crate::host_names;
+use crate::init::InitArguments;
 use crate::keys::KeysCommand;
 use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
@@ -17,6 +18,7 @@ use crate::run_limits::LimitArguments;
 use crate::sessions::SessionsCommand;
 use crate::setup::SetupArguments;
 use crate::tokens::TokensCommand;
+use crate::top::TopArguments;
 use crate::usage::UsageArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -59,6 +61,8 @@ pub(crate) enum Command {
     /// List, inspect, apply and stop sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// Show the running sessions in a table that updates itself
+    Top(TopArguments),
     /// Show the events of a session in readable form
     Logs(LogsArguments),
     /// List and answer permission requests and questions of agents
@@ -89,6 +93,8 @@ pub(crate) enum Command {
     Gateway(GatewayCommand),
     /// Configure a real model: find keys, choose one, test it
     Setup(SetupArguments),
+    /// Write a commented policy for this project
+    Init(InitArguments),
     /// Print completions for a shell, e.g. viv completions bash
     Completions {
         /// Shell
@@ -201,9 +207,15 @@ pub(crate) struct DoctorArguments {
 pub(crate) struct ExecArguments {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArguments,
-    /// Directory to show at /workspace: DIR[:overlay|bind|ro] (default: an empty directory)
+    /// Directory to work in: DIR[:overlay|bind|ro] [default: the current directory; an empty one in the home directory]
     #[arg(long, value_name = "DIR[:MODE]")]
     pub(crate) workspace: Option<String>,
+    /// Work in an empty directory instead of the current one
+    #[arg(long, conflicts_with = "workspace")]
+    pub(crate) empty: bool,
+    /// Delete the changes of the workspace when the command ends, instead of keeping them for review
+    #[arg(long)]
+    pub(crate) discard: bool,
     /// Directory to show at /deps, read-only
     #[arg(long, value_name = "DIR")]
     pub(crate) deps: Option<PathBuf>,

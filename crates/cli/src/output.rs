@@ -34,6 +34,14 @@ pub(crate) fn print_message_part(text: &str) {
     let _ = write!(stderr, "{}", PrintableText::composed(text)).and_then(|()| stderr.flush());
 }
 
+/// Sends a fixed control sequence to the terminal of stderr, if there is one.
+pub(crate) fn notify(sequence: &'static [u8]) {
+    if stderr_is_terminal() && !sequence.is_empty() {
+        // A terminal that cannot be written to cannot notify.
+        let _ = std::io::stderr().lock().write_all(sequence);
+    }
+}
+
 /// Replaces the current line of stderr; an empty text clears it. For progress on a terminal.
 pub(crate) fn replace_line(text: &str) {
     let _ = write!(std::io::stderr(), "\r\x1b[K{}", PrintableText::exact_line(text));

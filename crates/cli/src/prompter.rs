@@ -11,7 +11,7 @@ use protocol::{Permission, PermissionReply, Question, QuestionPrompt};
 
 use self::approval_view::{ApprovalView, INDENT, ScreenSize, TypedAnswer};
 use crate::approval::Approval;
-use crate::output;
+use crate::{notification, output};
 
 /// Standard input has ended, so nobody can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,7 @@ pub(crate) async fn ask_choice(question: &'static str, choices: &[&str]) -> Stri
 
 /// Shows a permission request and asks until the answer is understood.
 pub(crate) async fn ask_permission(permission: &Permission) -> Result<PermissionReply, InputEnded> {
+    notification::agent_waits();
     let mut view = ApprovalView::new(Approval::of(permission), screen_size());
     output::print_message_part(&view.first_page());
     loop {
@@ -45,6 +46,7 @@ pub(crate) async fn ask_permission(permission: &Permission) -> Result<Permission
 
 /// Asks all parts of `question`; returns `None` if one of them is left empty.
 pub(crate) async fn ask_questions(question: &Question) -> Result<Option<Vec<Vec<String>>>, InputEnded> {
+    notification::agent_waits();
     ask_each(&question.prompts(), read_line).await
 }
 

@@ -105,6 +105,9 @@ pub(crate) struct SessionCatalog<'a> {
     json: bool,
 }
 
+/// The most sessions that `viv top` shows.
+const TOP_SESSIONS: usize = 200;
+
 impl<'a> SessionCatalog<'a> {
     pub(crate) fn open(config: &'a Config, json: bool) -> Result<Self, Failure> {
         let directory = host::data_dir(config)?;
@@ -183,6 +186,27 @@ impl<'a> SessionCatalog<'a> {
                 return Ok(found);
             }
         }
+    }
+
+    /// Returns the sessions that have not ended, newest first.
+    pub(crate) fn open_sessions(&self) -> Result<Vec<SessionInfo>, Failure> {
+        let (mut found, mut from) = (Vec::new(), None);
+        loop {
+            let page = self.index.list(from, PAGE)?;
+            found.extend(
+                page.sessions.into_iter().map(|record| record.info).filter(|info| !info.ended && !info.damaged),
+            );
+            from = page.next;
+            if from.is_none() || found.len() >= TOP_SESSIONS {
+                found.truncate(TOP_SESSIONS);
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Returns the data directory.
+    pub(crate) fn directory(&self) -> &DataDir {
+        &self.directory
     }
 
     fn summarize(&self, info: SessionInfo) -> Result<ListedSession, Failure> {

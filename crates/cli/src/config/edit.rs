@@ -82,6 +82,12 @@ impl ConfigEditor {
         remove(self.document.as_table_mut(), segments)
     }
 
+    /// Returns the configuration with the changes that are not written yet.
+    pub(crate) fn preview(&self) -> Result<ConfigFile, Failure> {
+        toml::from_str(&self.document.to_string())
+            .map_err(|error| invalid(format!("`{}` would be invalid: {}", self.path.display(), error.message())))
+    }
+
     /// Writes the file, if the result is a valid configuration and differs from the file.
     pub(crate) fn save(&self) -> Result<(), Failure> {
         let text = self.document.to_string();

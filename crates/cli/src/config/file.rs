@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::limits::LimitsSection;
 use crate::backend::BackendName;
+use crate::notification::NotificationMode;
 
 /// `viv.toml` in the data directory.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -56,6 +57,8 @@ pub(crate) struct ConfigFile {
 pub(crate) struct TerminalSection {
     /// Key that begins a command to `viv`, such as `ctrl-\\`; with `d` it detaches.
     pub(crate) detach_prefix: Option<String>,
+    /// How the terminal is told that an agent waits; default: a message and the bell.
+    pub(crate) notify: NotificationMode,
 }
 
 /// A credential that the egress proxy sets in headers and the sandbox never sees. Exactly one `key*` is set.

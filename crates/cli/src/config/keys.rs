@@ -95,6 +95,12 @@ pub(crate) const KEYS: &[ConfigKey] = &[
         "`ctrl-\\\\`",
         "Key that begins a command to `viv` in an interactive session; with `d` it detaches.",
     ),
+    key(
+        "terminal.notify",
+        ValueType::Word(&["message", "bell", "none"]),
+        "`message`",
+        "How the terminal is told that an agent waits: a desktop notification (OSC 9) and the bell, the bell, or nothing.",
+    ),
     key("upstreams.NAME", ValueType::Table, "", "One upstream, as an inline table."),
     key("upstreams.NAME.kind", ValueType::Word(KINDS), "", "API of the upstream; required."),
     key("upstreams.NAME.base_url", ValueType::Text, "the vendor's own", "Base URL."),

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::human_time::{age, duration, local};
 use crate::output;
 use crate::table::{TextTable, print};
-use crate::timeline::dollars;
+use crate::timeline;
 
 /// Longest prompt in a table on a terminal, in characters.
 const PROMPT_WIDTH: usize = 40;
@@ -40,14 +40,21 @@ impl ListedSession {
         shortened(text, width)
     }
 
+    /// Returns the agent, with a mark if it shows its own terminal UI.
+    fn agent(&self) -> String {
+        let mark = if super::screen::is_interactive(&self.info) { " (interactive)" } else { "" };
+        format!("{}{mark}", self.info.agent)
+    }
+
     /// Returns the cells of a table: name, agent, state, outcome, time, cost, age and prompt.
     pub(crate) fn cells(&self, now: Timestamp, prompt: usize) -> [String; 8] {
         let summary = &self.summary;
         let time = if summary.turns == 0 { String::new() } else { duration(summary.duration_ms) };
-        let cost = if summary.calls == 0 { String::new() } else { format!("${}", dollars(summary.cost_picos)) };
+        let cost =
+            if summary.calls == 0 { String::new() } else { timeline::cost(summary.cost_picos, summary.unpriced_calls) };
         [
             self.name().to_owned(),
-            self.info.agent.clone(),
+            self.agent(),
             summary.state.to_owned(),
             summary.outcome.unwrap_or_default().to_owned(),
             time,
@@ -73,7 +80,8 @@ pub(super) fn print_table(sessions: &[ListedSession], json: bool) -> Result<(), 
     let now = Timestamp::now();
     if !output::stdout_is_terminal() {
         let row = |session: &ListedSession| {
-            let [name, agent, state, outcome, time, cost, _, prompt] = session.cells(now, usize::MAX);
+            let [name, _, state, outcome, time, cost, _, prompt] = session.cells(now, usize::MAX);
+            let agent = session.info.agent.clone();
             let (started, id) = (utc(session.info.created_at), session.info.session_id.to_string());
             [name, agent, state, outcome, time, cost, started, id, prompt]
         };
@@ -119,7 +127,7 @@ pub(super) fn print_card(session: &ListedSession, names: &HashMap<String, String
     if let Some(origin) = &summary.continues {
         line("continues", names.get(origin).unwrap_or(origin));
     }
-    line("agent", &info.agent);
+    line("agent", &session.agent());
     line("permissions", &info.permission_mode);
     line("state", &state(summary));
     let now = Timestamp::now();
@@ -153,9 +161,9 @@ fn state(summary: &SessionSummary) -> String {
 pub(crate) fn cost(summary: &SessionSummary) -> String {
     let usage = &summary.usage;
     let input = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
-    let (output, usd) = (usage.output_tokens, dollars(summary.cost_picos));
+    let (output, cost) = (usage.output_tokens, timeline::cost(summary.cost_picos, summary.unpriced_calls));
     let calls = if summary.calls == 1 { "1 model call".to_owned() } else { format!("{} model calls", summary.calls) };
-    format!("${usd} · {calls} · {input} tokens in, {output} out")
+    format!("{cost} · {calls} · {input} tokens in, {output} out")
 }
 
 /// Appends a text of several lines, indented below its name.

@@ -11,7 +11,7 @@ use crate::args::LogsArguments;
 use crate::failure::Failure;
 use crate::human_time::duration;
 use crate::output;
-use crate::timeline::{Timeline, dollars};
+use crate::timeline::{self, Timeline};
 
 /// Prints the log of a session. Without `--follow`, a log that is longer than the terminal is shown in the pager.
 pub(super) async fn print(catalog: &SessionCatalog<'_>, arguments: &LogsArguments) -> Result<(), Failure> {
@@ -81,7 +81,8 @@ fn model_call(call: &LlmCall) -> String {
     let cached =
         if usage.cache_read_tokens > 0 { format!(" ({} cached)", usage.cache_read_tokens) } else { String::new() };
     let model = call.model_answered.as_deref().unwrap_or(&call.model);
-    let (output, usd, time) = (usage.output_tokens, dollars(call.cost_picos), duration(call.duration_micros / 1000));
+    let cost = timeline::cost(call.cost_picos, u64::from(call.unpriced.is_some()));
+    let (output, time) = (usage.output_tokens, duration(call.duration_micros / 1000));
     let failed = if call.status >= 400 { format!(" · failed with {}", call.status) } else { String::new() };
-    format!("{model} · {input} in{cached}, {output} out · ${usd} · {time}{failed}")
+    format!("{model} · {input} in{cached}, {output} out · {cost} · {time}{failed}")
 }

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 const PAGE: usize = 1000;
 
 /// The summary of one session. The fields are part of the JSON output; fields are only added.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SessionSummary {
     /// `idle`, `running`, `waiting`, `ended` or `damaged`.
@@ -33,6 +33,8 @@ pub(crate) struct SessionSummary {
     pub(crate) calls: u64,
     pub(crate) usage: Usage,
     pub(crate) cost_picos: i64,
+    /// Number of calls to models without a known price. Their cost is not in `cost_picos`.
+    pub(crate) unpriced_calls: u64,
     pub(crate) changes: ChangeCounts,
     /// Connections and permission requests that were denied.
     pub(crate) denials: Vec<String>,
@@ -56,20 +58,25 @@ impl SessionSummary {
     /// Reads the summary of a session. The journal of a damaged session is not read.
     pub(crate) fn read(directory: &DataDir, info: &SessionInfo) -> Result<Self, Failure> {
         let mut summary = Self::default();
+        summary.update(directory, info, 0)?;
+        Ok(summary)
+    }
+
+    /// Adds the events after `seen`, and returns the number of the last one. The journal of a damaged session is not read.
+    pub(crate) fn update(&mut self, directory: &DataDir, info: &SessionInfo, mut seen: u64) -> Result<u64, Failure> {
         if !info.damaged {
             let reader = JournalReader::open(directory.journal(&info.session_id), info.session_id.clone())?;
-            let mut seen = 0;
             loop {
                 let page = reader.after(seen, PAGE)?;
                 let Some(last) = page.last() else { break };
                 seen = last.sequence;
                 for event in &page {
-                    summary.add(event);
+                    self.add(event);
                 }
             }
         }
-        summary.state = summary.state_of(info);
-        Ok(summary)
+        self.state = self.state_of(info);
+        Ok(seen)
     }
 
     fn state_of(&self, info: &SessionInfo) -> &'static str {
@@ -106,6 +113,7 @@ impl SessionSummary {
                 self.calls += 1;
                 self.usage += call.usage;
                 self.cost_picos += call.cost_picos;
+                self.unpriced_calls += u64::from(call.unpriced.is_some());
             }
             EventBody::WorkspaceChanged(changed) => {
                 let (added, modified) = (changed.added.len(), changed.modified.len());

@@ -195,3 +195,42 @@ fn without_a_terminal_requests_are_denied_with_a_reason_and_an_exit_code() {
     assert_eq!(run(&["--perms=allow"]).code, 0);
     assert_eq!(run(&["--perms=deny"]).code, 0, "the denial is intended");
 }
+
+#[test]
+fn the_terminal_is_notified_when_an_agent_waits_unless_that_is_turned_off() {
+    let place = viv_fixture();
+    let notified = |place: &VivFixture| {
+        let mut terminal = start(place, "/run echo allowed");
+        terminal.until(PROMPT);
+        let shown = terminal.shown.clone();
+        terminal.type_line("n");
+        terminal.finish();
+        (shown.contains("\x1b]9;viv: an agent waits for your answer\x07"), shown.contains('\x07'))
+    };
+    assert_eq!(notified(&place), (true, true));
+    for (mode, expected) in [("bell", (false, true)), ("none", (false, false))] {
+        assert_eq!(place.run(&["config", "set", "terminal.notify", mode]).code, 0);
+        assert_eq!(notified(&place), expected, "{mode}");
+    }
+}
+
+#[test]
+fn top_shows_waiting_sessions_live_and_restores_the_terminal() {
+    let place = viv_fixture();
+    let refused = place.run(&["top"]);
+    assert!(refused.code == 10 && refused.stderr.ends_with("help: viv sessions ls\n"), "{refused:?}");
+    let mut top = Terminal::start(place.command(&["top", "--interval", "100ms"]));
+    top.until("0 running · 0 waiting · 0 idle");
+    let mut session = start(&place, "/run echo allowed");
+    session.until(PROMPT);
+    top.until("1 waiting");
+    top.until("/run echo allowed");
+    assert!(!top.is_cooked());
+    session.type_line("n");
+    session.finish();
+    top.shown.clear();
+    top.until("0 running · 0 waiting · 0 idle");
+    top.type_keys(b"q");
+    let (status, cooked, shown) = top.finish_and_look();
+    assert!(status.success() && cooked && shown.contains("\x1b[?1049l"), "{shown}");
+}
