@@ -19,6 +19,7 @@ use crate::sessions::SessionsCommand;
 use crate::setup::SetupArguments;
 use crate::tokens::TokensCommand;
 use crate::top::TopArguments;
+use crate::ui::UiArguments;
 use crate::usage::UsageArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Replay(ReplayArguments),
     /// Serve the session API
     Serve(ServeArguments),
+    /// Print a link to the Inspector, the web UI of the server
+    Ui(UiArguments),
     /// List, inspect, apply and stop sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),

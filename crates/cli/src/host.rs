@@ -24,7 +24,7 @@ use crate::policy::PolicyCommand;
 use crate::{
     agent, agents, api, backend, config_command, credentials, demo, doctor, egress_settings, exec,
     gateway as gateway_command, init, keys, models, money, notification, output, perms, policy, replay, run, serve,
-    sessions, setup, shell_files, task, tokens, top, upstream, usage,
+    sessions, setup, shell_files, task, tokens, top, ui, upstream, usage,
 };
 
 /// Raises the soft limit of file descriptors to the hard limit, because every session of a server needs a few. Sandboxes
@@ -76,6 +76,7 @@ fn host_command(command: Command, config: Config, json: bool) -> Result<ExitCode
             let spawner = Spawner::fork()?;
             on_runtime(sessions::carry_out(command, config, spawner, json))
         }
+        Command::Ui(arguments) => on_runtime(ui::carry_out(arguments, config, json)),
         Command::Top(arguments) => on_runtime(top::carry_out(arguments, config)),
         Command::Logs(arguments) => on_runtime(sessions::logs(arguments, config, json)),
         Command::Perms(command) => on_runtime(perms::carry_out(command, config, json)),

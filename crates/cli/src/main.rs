@@ -54,6 +54,7 @@ mod terminal;
 mod timeline;
 mod tokens;
 mod top;
+mod ui;
 mod upstream;
 mod usage;
 

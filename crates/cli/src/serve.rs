@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::{self, message};
 use crate::policy::{PolicyContext, choose};
-use crate::{host, log, task, tokens, upstream};
+use crate::{host, log, task, tokens, ui, upstream};
 
 /// Time after which all parts of a server have started.
 const STARTUP: Duration = Duration::from_secs(1);
@@ -58,6 +58,7 @@ pub(crate) async fn carry_out(
     listeners.unix = Some(directory.socket());
     listeners.tls = tls;
     let announce = |addresses: &[std::net::SocketAddr]| {
+        ui::note_address(&directory, scheme, addresses);
         for address in addresses {
             if json {
                 let _ = output::print_json(&serde_json::json!({"listening": format!("{scheme}://{address}")}));
@@ -67,6 +68,7 @@ pub(crate) async fn carry_out(
         }
         if !json && !arguments.no_auth {
             message!("\x1b[1mtoken\x1b[0m      in {}", token_file.display());
+            message!("\x1b[1minspector\x1b[0m  viv ui prints a link");
         }
     };
     let served = ServerConfig {

@@ -50,7 +50,7 @@ pub(crate) struct CreateTokenArguments {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum ScopeWord {
+pub(crate) enum ScopeWord {
     /// Read sessions and their events
     Read,
     /// Create sessions, send messages, change files, interrupt and terminate
@@ -98,12 +98,21 @@ fn unreadable(error: &dyn std::error::Error) -> Failure {
 }
 
 fn create(tokens: &TokenStore, arguments: CreateTokenArguments, json: bool) -> Result<(), Failure> {
+    issue(tokens, arguments.scopes, arguments.name, arguments.ttl)?.print("token", json)
+}
+
+/// Creates a token.
+pub(crate) fn issue(
+    tokens: &TokenStore,
+    scopes: Vec<ScopeWord>,
+    name: Option<String>,
+    ttl: Option<Duration>,
+) -> Result<IssuedSecret, Failure> {
     let secret = IssuedSecret::issue(TOKEN_PREFIX, "tok");
-    let scopes = arguments.scopes.into_iter().map(|word| TokenScope::from(word).as_str().to_owned()).collect();
-    let (id, digest, ttl_ms) = (secret.id.clone(), secret.token.digest(), lifetime_ms(arguments.ttl));
-    let new = NewToken { id, digest, name: arguments.name, scopes, ttl_ms };
-    tokens.create(&new).map_err(|error| unreadable(&error))?;
-    secret.print("token", json)
+    let scopes = scopes.into_iter().map(|word| TokenScope::from(word).as_str().to_owned()).collect();
+    let (id, digest, ttl_ms) = (secret.id.clone(), secret.token.digest(), lifetime_ms(ttl));
+    tokens.create(&NewToken { id, digest, name, scopes, ttl_ms }).map_err(|error| unreadable(&error))?;
+    Ok(secret)
 }
 
 fn list(tokens: &[TokenRecord], json: bool) -> Result<(), Failure> {

@@ -161,6 +161,15 @@ fn bearer_token(header: &str) -> Option<&str> {
     known.then(|| token.trim()).filter(|token| !token.is_empty())
 }
 
+fn describe(caller: &str) -> String {
+    match caller {
+        ANYBODY => "a caller without a token".to_owned(),
+        USER => "a program of the same user".to_owned(),
+        OWN_TOKEN => OWN_TOKEN.to_owned(),
+        id => format!("token {id}"),
+    }
+}
+
 /// The directories of the host that a caller may use as workspaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallerTrust {
@@ -210,12 +219,7 @@ impl Caller {
 
     /// Returns the caller as the events of a session name it.
     pub(crate) fn description(&self) -> String {
-        match self.name.as_str() {
-            ANYBODY => "a caller without a token".to_owned(),
-            USER => "a program of the same user".to_owned(),
-            OWN_TOKEN => OWN_TOKEN.to_owned(),
-            id => format!("token {id}"),
-        }
+        describe(&self.name)
     }
 
     /// Returns whether the caller still has `scope`; false after its token was revoked.
@@ -231,6 +235,28 @@ impl Caller {
     /// Returns `options` with the workspace access and the token of this caller.
     pub(crate) fn options(&self, options: &SessionOptions) -> SessionOptions {
         SessionOptions { workspaces: self.workspaces.clone(), token: self.token.clone(), ..options.clone() }
+    }
+}
+
+/// Returns the scopes of the caller of `request`, and its description; fails if its token is not valid.
+pub(crate) fn rights(state: &AppState, request: &Request) -> Result<(String, Vec<TokenScope>), ApiError> {
+    if request.extensions().get::<Peer>() == Some(&Peer::SameUser) {
+        return Ok((describe(USER), TokenScope::ALL.to_vec()));
+    }
+    let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let (mut name, mut held, mut refusal) = (None, Vec::new(), None);
+    for scope in TokenScope::ALL {
+        match state.config.auth.authorize(header, scope) {
+            Ok((who, _)) => {
+                held.push(scope);
+                name = Some(who);
+            }
+            Err(refused) => refusal = Some(refused),
+        }
+    }
+    match (name, refusal) {
+        (None, Some(refusal)) => Err(refusal),
+        (name, _) => Ok((describe(name.as_deref().unwrap_or(ANYBODY)), held)),
     }
 }
 

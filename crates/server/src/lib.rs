@@ -19,6 +19,7 @@ mod event_stream;
 mod extract;
 mod host_guard;
 mod idempotency;
+mod inspector;
 mod openapi;
 mod pagination;
 mod peer;

@@ -19,12 +19,12 @@ use crate::openapi::{ApiDocument, complete};
 use crate::query_guard::{self, KnownParameters};
 use crate::routes::{
     agents, bundles, changes, events, feed, files, grants, health, messages, metrics, openapi, pending, ports, queue,
-    replays, session_policy, sessions, tasks, terminal, usage,
+    replays, session_policy, sessions, tasks, terminal, usage, whoami,
 };
 use crate::serve::ServeError;
 use crate::state::{AppContext, AppState};
 use crate::task_registry::TaskRegistry;
-use crate::{access, cors, drain, error, host_guard, idempotency, request_id};
+use crate::{access, cors, drain, error, host_guard, idempotency, inspector, request_id};
 
 /// Most bytes of a body that is not a message.
 pub(crate) const SMALL_BODY: usize = 1 << 20;
@@ -62,6 +62,7 @@ pub(crate) fn build(
     let guard = from_fn_with_state(state.clone(), query_guard::refuse_unknown);
     let (routes, document) = OpenApiRouter::with_openapi(ApiDocument::openapi())
         .merge(open())
+        .merge(OpenApiRouter::new().routes(routes!(whoami::show)).route_layer(guard.clone()))
         .merge(
             reading().route_layer(guard.clone()).route_layer(from_fn_with_state(state.clone(), access::require_read)),
         )
@@ -83,6 +84,7 @@ pub(crate) fn build(
     let _ = state.parameters.set(KnownParameters::of(&mut document));
     let _ = state.document.set(document.to_pretty_json().unwrap_or_default());
     let app = routes
+        .merge(inspector::pages())
         .fallback(error::route_not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(from_fn_with_state(state.clone(), cors::allow_listed_origins))

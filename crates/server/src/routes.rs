@@ -20,3 +20,4 @@ pub(crate) mod sessions;
 pub(crate) mod tasks;
 pub(crate) mod terminal;
 pub(crate) mod usage;
+pub(crate) mod whoami;

@@ -10,6 +10,8 @@ use crate::stage::{Stage, config};
 crate::trials!(
     only_health_needs_no_token,
     token_allows_only_its_scopes,
+    caller_learns_its_own_scopes,
+    inspector_is_served_with_a_strict_policy,
     session_token_of_the_gateway_is_rejected,
     unknown_host_is_refused_even_with_a_token,
     token_cannot_open_more_sessions_than_its_limit,
@@ -99,5 +101,36 @@ async fn unknown_host_is_refused_even_with_a_token() {
         request.headers_mut().insert(header, value.parse().unwrap());
         let refused = stage.client.call(request).await;
         assert_eq!((refused.status, &refused.json()["code"]), (403, &"host_not_allowed".into()));
+    }
+}
+
+async fn caller_learns_its_own_scopes() {
+    let stage = guarded();
+    for (token, scopes) in [
+        ("reader", vec!["read"]),
+        ("driver", vec!["read", "drive"]),
+        ("answerer", vec!["answer"]),
+        ("admin", vec!["read", "drive", "answer", "admin"]),
+    ] {
+        let told = call(&stage, token, "GET", "/v1/whoami", "").await;
+        assert_eq!((told.status, &told.json()["scopes"]), (200, &serde_json::json!(scopes)), "{token}");
+    }
+    assert_eq!(call(&stage, "unknown", "GET", "/v1/whoami", "").await.status, 401);
+    assert_eq!(stage.client.get("/v1/whoami").await.status, 401);
+}
+
+async fn inspector_is_served_with_a_strict_policy() {
+    let stage = guarded();
+    let page = stage.client.get("/ui/").await;
+    assert_eq!(page.status, 200, "{}", page.text());
+    let policy = page.headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(page.headers["x-content-type-options"], "nosniff");
+    let browser = Request::get("/").header("host", "localhost").header("accept", "text/html,*/*");
+    let led = stage.client.call(browser.body(Body::empty()).unwrap()).await;
+    assert_eq!((led.status, led.headers["location"].to_str().unwrap()), (303, "/ui/"));
+    for path in ["/", "/ui/../api.token", "/ui/assets/none.js", "/ui/%2e%2e/api.token"] {
+        assert_eq!(stage.client.get(path).await.status, 404, "{path}");
     }
 }
