@@ -66,6 +66,7 @@ function unquoted(name: string): string {
 }
 
 export function Changes({ open }: { open: OpenSession }): JSX.Element {
+  void open.version.value;
   const [shown, setShown] = useState<ChangeSet | null>(null);
   const [problem, setProblem] = useState("");
   const [confirmed, setConfirmed] = useState<Set<string>>(new Set());

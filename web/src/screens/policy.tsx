@@ -16,6 +16,7 @@ interface GrantRow {
 }
 
 export function Policy({ open }: { open: OpenSession }): JSX.Element {
+  void open.version.value;
   const { events } = open.timeline;
   const effective = events.findLast((event) => event.type === "policy.effective");
   const changed = events.filter((event) => event.type === "policy.narrowed" || event.type === "policy.widened");

@@ -52,6 +52,8 @@ export function SessionScreen({ id, tab }: { id: string; tab: string }): JSX.Ele
 }
 
 function Head({ open, title }: { open: OpenSession; title: string }): JSX.Element {
+  // Read here, because a component is drawn again only for the signals that it read itself.
+  void open.version.value;
   const { totals, running, ended } = open.timeline;
   const [asked, ask] = useState<"" | "stop" | "rename">("");
   const drives = can("drive");
@@ -129,6 +131,7 @@ function Rename({ open, title, onClose }: { open: OpenSession; title: string; on
 }
 
 function TimelineView({ open }: { open: OpenSession }): JSX.Element {
+  void open.version.value;
   const [follows, setFollows] = useState(true);
   const [raw, setRaw] = useState<Row | null>(null);
   const query = route.value.query.get("q") ?? "";
@@ -141,7 +144,7 @@ function TimelineView({ open }: { open: OpenSession }): JSX.Element {
   );
   const waiting = pending.value.filter((request) => request.sessionId === open.id);
   return (
-    <div class="timeline-view">
+    <div class="timeline-view" data-last={open.timeline.last}>
       <div class="toolbar">
         <input type="search" aria-label="Search in this session" placeholder="Search in this session" value={query}
           onInput={(event) => { setQuery("q", event.currentTarget.value); setHit(0); setFollows(false); }} />
@@ -201,6 +204,7 @@ function LinkNote({ open }: { open: OpenSession }): JSX.Element {
 
 function Composer({ open }: { open: OpenSession }): JSX.Element {
   const [text, setText] = useState("");
+  void open.version.value;
   const { running } = open.timeline;
   const send = async (whenBusy: string): Promise<void> => {
     if (text.trim() === "") return;

@@ -60,6 +60,7 @@ export function barsOf(events: readonly AnyEvent[]): Bar[] {
 const NAMES = { turn: "Turn", call: "Model", tool: "Tool", egress: "Network", denied: "Denied" };
 
 export function Trace({ open }: { open: OpenSession }): JSX.Element {
+  void open.version.value;
   const all = barsOf(open.timeline.events);
   const bars = all.slice(-MOST_BARS);
   const first = bars[0]?.from ?? 0;
