@@ -7,12 +7,13 @@ use anyhow::Result;
 
 use crate::step::Steps;
 use crate::workspace::cargo;
-use crate::{identity, install, load, session_api, tidy, transcript, venv, viv, workspace};
+use crate::{identity, install, load, session_api, tidy, transcript, venv, viv, web, workspace};
 
 /// Installs what the checks need, and runs every check.
 pub(crate) fn run_all() -> Result<()> {
     let mut steps = Steps::start();
     steps.step("install", || install::run_all().map(|()| install::note(install::TESTS)))?;
+    steps.step("build the Inspector", web::build)?;
     without_running(&mut steps)?;
     steps.command("build viv", cargo(&["build", "--locked", "--bin", "viv"]))?;
     steps.step("install agents", || install::agents(&built_viv()?))?;
@@ -21,6 +22,7 @@ pub(crate) fn run_all() -> Result<()> {
     let program = built_viv()?;
     steps.step("check the session API against its document", || session_api::check(&program))?;
     steps.step("run 64 clients at a time", || load::brief(&program))?;
+    steps.step("use the Inspector in a browser", || web::test(&program))?;
     steps.step("check commands in documents", || viv::check_documents(&program))?;
     steps.step("run transcripts in documents", || transcript::run_documents(&program))?;
     steps.finish();

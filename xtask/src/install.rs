@@ -18,6 +18,7 @@ pub(crate) struct Package {
 
 /// Packages for `cargo xtask test`.
 pub(crate) const TESTS: &[Package] = &[
+    Package { name: "chromium", reason: "uses the Inspector" },
     Package { name: "curl", reason: "calls the session API over TLS" },
     Package { name: "docker.io", reason: "the sandbox tests start a Docker engine on their own directory" },
     Package { name: "git", reason: "tidy lists the tracked files" },

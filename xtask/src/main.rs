@@ -21,6 +21,7 @@ mod transcript;
 mod tree;
 mod venv;
 mod viv;
+mod web;
 mod workspace;
 
 fn main() -> std::process::ExitCode {
