@@ -62,7 +62,6 @@ pub(crate) fn build(
     let guard = from_fn_with_state(state.clone(), query_guard::refuse_unknown);
     let (routes, document) = OpenApiRouter::with_openapi(ApiDocument::openapi())
         .merge(open())
-        .merge(OpenApiRouter::new().routes(routes!(whoami::show)).route_layer(guard.clone()))
         .merge(
             reading().route_layer(guard.clone()).route_layer(from_fn_with_state(state.clone(), access::require_read)),
         )
@@ -102,9 +101,9 @@ fn with_idempotency(routes: OpenApiRouter<AppState>, state: &AppState) -> OpenAp
     routes.route_layer(from_fn_with_state(state.clone(), idempotency::run_once))
 }
 
-/// Routes without a token.
+/// Routes that need no scope. `whoami` checks the token itself.
 fn open() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(health::show)).routes(routes!(openapi::show))
+    OpenApiRouter::new().routes(routes!(health::show)).routes(routes!(openapi::show)).routes(routes!(whoami::show))
 }
 
 /// Routes with the scope `read`.
