@@ -270,6 +270,9 @@ pub struct TaskCommandFinished {
     pub exit_code: i32,
     /// Wall time in microseconds.
     pub wall_micros: u64,
+    /// The reason that the caller gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// `budget.exceeded`: a call was refused before it was sent.

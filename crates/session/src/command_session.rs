@@ -8,18 +8,17 @@
 mod environment;
 mod on_demand;
 mod stop_listener;
+mod workspace;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use policy::EffectivePolicy;
 use protocol::{
     EventBody, SessionEndReason, SessionEnded, SessionId, SessionRegistered, TaskCommandFinished, TerminatedBy,
 };
-use sandbox::{
-    ExecResult, OutputListener, OverlayLayers, Sandbox, SandboxError, SandboxProcess, SavedChanges, StandardStreams,
-    WindowSize,
-};
+use sandbox::{ExecResult, OutputListener, Sandbox, SandboxError, SandboxProcess, StandardStreams, WindowSize};
 use store::{Journal, SessionPatch, StorageExceeded};
 use tokio::io::AsyncRead;
 use tokio_util::task::TaskTracker;
@@ -27,14 +26,13 @@ use tokio_util::task::TaskTracker;
 use crate::SessionError;
 use crate::lifecycle::{
     ActorExit, Listeners, Recorder, SandboxCredentials, SessionHandle, SessionHost, SessionPlan, git_config,
-    summarize_changes,
 };
 use crate::skills::{FetchedSkills, remove_fetched_skills};
-use crate::storage::run_blocking;
 
 use environment::CommandEnvironment;
 use on_demand::OnDemandJournal;
 use stop_listener::StopListener;
+use workspace::save_final_changes;
 
 pub use on_demand::OnDemandSettings;
 
@@ -46,6 +44,8 @@ const TIMEOUT_EXIT_CODE: i32 = 124;
 pub struct SessionCommand {
     /// Program and arguments. The agent's name as program runs the agent's own program.
     pub command: Vec<String>,
+    /// The working directory inside; `/workspace` when absent.
+    pub workdir: Option<String>,
     /// Additional environment variables.
     pub env: BTreeMap<String, String>,
     /// Wall time after which the command and its children are killed.
@@ -56,6 +56,8 @@ pub struct SessionCommand {
     pub output_limit: usize,
     /// Size of the terminal that the command gets; without one it gets pipes.
     pub terminal: Option<WindowSize>,
+    /// Why the caller runs the command, for the record.
+    pub reason: Option<String>,
 }
 
 /// Why an artifact could not be read or written.
@@ -229,21 +231,21 @@ impl CommandSession {
         input: Box<dyn AsyncRead + Send + Unpin>,
         listener: OutputListener<'_>,
     ) -> Result<ExecResult, SessionError> {
-        let command = task.command.clone();
+        let subject = (task.command.clone(), task.reason.clone());
         let running = sandbox::run_with_input(&*self.sandbox, self.environment.exec(task), input, listener);
-        self.record_end(command, running).await
+        self.record_end(subject, running).await
     }
 
     /// Runs a command like [`Self::run`], with the caller's own standard streams.
     pub async fn attach(&self, task: SessionCommand, streams: StandardStreams) -> Result<ExecResult, SessionError> {
-        let command = task.command.clone();
+        let subject = (task.command.clone(), task.reason.clone());
         let running = sandbox::attach(&*self.sandbox, self.environment.exec(task), streams);
-        self.record_end(command, running).await
+        self.record_end(subject, running).await
     }
 
     async fn record_end(
         &self,
-        command: Vec<String>,
+        (command, reason): (Vec<String>, Option<String>),
         running: impl Future<Output = Result<ExecResult, SandboxError>>,
     ) -> Result<ExecResult, SessionError> {
         let result = tokio::select! {
@@ -256,7 +258,7 @@ impl CommandSession {
         };
         let wall_micros = u64::try_from(result.wall.as_micros()).unwrap_or(u64::MAX);
         let exit_code = exit_code(&result);
-        let finished = TaskCommandFinished { command, exit_code, wall_micros };
+        let finished = TaskCommandFinished { command, exit_code, wall_micros, reason };
         self.record(EventBody::TaskCommandFinished(finished))?;
         Ok(result)
     }
@@ -271,7 +273,7 @@ impl CommandSession {
     }
 
     /// Returns when another process ends the session; never for an on-demand session.
-    async fn stop_requested(&self) {
+    pub async fn stop_requested(&self) {
         match &self.registration {
             Registration::Host { stop_listener, .. } => stop_listener.requested().await,
             Registration::OnDemand(_) => std::future::pending().await,
@@ -311,14 +313,9 @@ impl CommandSession {
         matches!(&self.registration, Registration::Host { stop_listener, .. } if stop_listener.was_requested())
     }
 
-    /// Writes a file in the sandbox.
-    pub async fn write(&self, path: &str, content: Vec<u8>) -> Result<(), ArtifactError> {
-        environment::write(&*self.sandbox, path, content).await
-    }
-
-    /// Reads a file from the sandbox.
-    pub async fn read(&self, path: &str) -> Result<Vec<u8>, ArtifactError> {
-        environment::read(&*self.sandbox, path).await
+    /// Returns the policy of the session.
+    pub fn policy(&self) -> &Arc<EffectivePolicy> {
+        &self.plan.policy
     }
 
     /// Ends the session and keeps its changes. When this returns, all processes are dead, all calls settled and the
@@ -348,7 +345,7 @@ impl CommandSession {
             }
             Registration::Host { host, handle, stop_listener } => {
                 if let Some(layers) = layers {
-                    save_changes(&host, &self.plan, &self.recorder, layers).await?;
+                    save_final_changes(&host, &self.plan, &self.recorder, layers).await?;
                 }
                 self.recorder.daemon(EventBody::SessionEnded(ended))?;
                 self.recorder.sync().await?;
@@ -362,22 +359,6 @@ impl CommandSession {
             }
         }
     }
-}
-
-/// Saves the changes of the workspace, and records their summary if there are any.
-async fn save_changes(
-    host: &SessionHost,
-    plan: &SessionPlan,
-    recorder: &Recorder,
-    layers: OverlayLayers,
-) -> Result<(), SessionError> {
-    let into = host.store.changes(&plan.id);
-    let saved = move || SavedChanges::save_final(&layers, &into).map_err(SessionError::Changes);
-    let changes = run_blocking(move || saved().map(|saved| summarize_changes(&saved))).await?;
-    if !(changes.added.is_empty() && changes.modified.is_empty() && changes.deleted.is_empty()) {
-        recorder.daemon(EventBody::WorkspaceChanged(changes))?;
-    }
-    Ok(())
 }
 
 /// Returns the exit code of a command as a shell reports it.

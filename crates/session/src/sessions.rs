@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use policy::EffectivePolicy;
 use protocol::{CreateSession, EventBody, Grant, PermissionId, PolicyEffective, SessionId, SessionInfo};
 use sandbox::Sandbox;
 use store::{DataDir, DatabaseError, IdempotencyStore, Journal, OwnerId, SessionPatch, UsageGrouping, UsageRow};
@@ -103,6 +104,11 @@ impl Sessions {
     ) -> Result<CommandSession, SessionError> {
         let plan = SessionPlan::check_commands(&self.host, id, request, options)?;
         CommandSession::open(&self.host, plan).await
+    }
+
+    /// Returns the policy of a new session in `directory` that does not bring its own.
+    pub fn policy_in(&self, directory: Option<&Path>) -> Result<Arc<EffectivePolicy>, SessionError> {
+        self.host.policy_in(directory)
     }
 
     /// Returns `path` without links; fails when a session may not use the directory.

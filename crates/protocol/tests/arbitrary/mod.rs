@@ -354,10 +354,12 @@ fn exec_finished() -> impl Strategy<Value = ExecFinished> {
 }
 
 fn task_command_finished() -> impl Strategy<Value = TaskCommandFinished> {
-    (vec(text(), 0..4), any::<i32>(), any::<u64>()).prop_map(|(command, exit_code, wall_micros)| TaskCommandFinished {
+    let fields = (vec(text(), 0..4), any::<i32>(), any::<u64>(), of(text()));
+    fields.prop_map(|(command, exit_code, wall_micros, reason)| TaskCommandFinished {
         command,
         exit_code,
         wall_micros,
+        reason,
     })
 }
 
