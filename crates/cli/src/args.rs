@@ -11,6 +11,7 @@ use crate::gateway::GatewayCommand;
 use crate::host_names;
 use crate::init::InitArguments;
 use crate::keys::KeysCommand;
+use crate::mcp::McpCommand;
 use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
 use crate::replay::ReplayArguments;
@@ -58,6 +59,9 @@ pub(crate) enum Command {
     Replay(ReplayArguments),
     /// Serve the session API
     Serve(ServeArguments),
+    /// Let an agent on this host run code in a sandbox: an MCP server with the tool `run`
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// List, inspect, apply and stop sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),

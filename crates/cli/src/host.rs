@@ -23,8 +23,8 @@ use crate::failure::Failure;
 use crate::policy::PolicyCommand;
 use crate::{
     agent, agents, api, backend, config_command, credentials, demo, doctor, egress_settings, exec,
-    gateway as gateway_command, init, keys, models, money, notification, output, perms, policy, replay, run, serve,
-    sessions, setup, shell_files, task, tokens, top, upstream, usage,
+    gateway as gateway_command, init, keys, mcp, models, money, notification, output, perms, policy, replay, run,
+    serve, sessions, setup, shell_files, task, tokens, top, upstream, usage,
 };
 
 /// Raises the soft limit of file descriptors to the hard limit, because every session of a server needs a few. Sandboxes
@@ -105,6 +105,7 @@ fn host_command(command: Command, config: Config, json: bool) -> Result<ExitCode
             let (spawner, backend) = (Spawner::fork()?, task.sandbox.backend);
             on_runtime(task::carry_out(task, config.with_backend(backend), spawner, json))
         }
+        Command::Mcp(command) => mcp::carry_out(command, config, json),
         Command::Serve(serve) => {
             let (spawner, backend) = (Spawner::fork()?, serve.sandbox.backend);
             on_runtime(serve::carry_out(serve, config.with_backend(backend), spawner, json))

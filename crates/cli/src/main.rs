@@ -26,6 +26,7 @@ mod init;
 mod issued_secret;
 mod keys;
 mod log;
+mod mcp;
 mod model_failure;
 mod models;
 mod money;
