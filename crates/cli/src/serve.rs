@@ -8,11 +8,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use jail::Spawner;
+use mcp::{McpHost, McpSettings};
 use protocol::{ProblemCode, SessionId};
 use server::{
-    AccessToken, AgentInstaller, AuthMode, EventFilter, RemoteStop, ServeError, ServerConfig, ServerListeners,
-    TlsConfig, TokenScope,
+    AccessToken, AgentInstaller, AuthMode, EventFilter, McpEndpoint, RemoteStop, ServeError, ServerConfig,
+    ServerListeners, TlsConfig, TokenScope,
 };
 use session::{SessionError, SessionOptions};
 use store::{DataDir, SessionIndex, SystemClock};
@@ -69,11 +71,12 @@ pub(crate) async fn carry_out(
             message!("\x1b[1mtoken\x1b[0m      in {}", token_file.display());
         }
     };
+    let options =
+        SessionOptions { normalizer: Some(Arc::new(upstream::request_normalizer(&config)?)), ..host::options(&config) };
+    let mcp_host = McpHost::new(McpSettings { sessions: sessions.clone(), options: options.clone(), workspace: None });
     let served = ServerConfig {
-        options: SessionOptions {
-            normalizer: Some(Arc::new(upstream::request_normalizer(&config)?)),
-            ..host::options(&config)
-        },
+        options,
+        mcp: Some(McpEndpoint(Router::new().route_service("/mcp", mcp::http_service(mcp_host.clone())))),
         audit: Some(directory.audit_log()),
         installer: Some(installer(&config)),
         remote_stop: Some(remote_stop(&directory)),
@@ -84,7 +87,12 @@ pub(crate) async fn carry_out(
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)
     };
-    let serving = server::serve(listeners, served, sessions, announce, host::stop_requested());
+    let stop = host::stop_requested();
+    let shutdown = async move {
+        stop.await;
+        mcp_host.close().await;
+    };
+    let serving = server::serve(listeners, served, sessions, announce, shutdown);
     release_memory_after_start(serving).await.map_err(not_bound)?;
     Ok(ExitCode::SUCCESS)
 }

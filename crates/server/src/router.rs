@@ -82,7 +82,9 @@ pub(crate) fn build(
     let mut document = complete(document);
     let _ = state.parameters.set(KnownParameters::of(&mut document));
     let _ = state.document.set(document.to_pretty_json().unwrap_or_default());
+    let mcp = state.config.mcp.clone().map(|endpoint| endpoint.into_routes(&state)).unwrap_or_default();
     let app = routes
+        .merge(mcp)
         .fallback(error::route_not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(from_fn_with_state(state.clone(), cors::allow_listed_origins))
