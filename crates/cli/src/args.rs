@@ -283,6 +283,9 @@ pub(crate) struct ServeArguments {
     /// Directory in which TCP callers without the admin scope may have workspaces; repeatable
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace_root: Vec<PathBuf>,
+    /// Most time for running turns to end when the server stops (default: sessions.drain of viv.toml, or 60s)
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) drain: Option<std::time::Duration>,
     /// Serve TLS with this certificate: a PEM file, which may contain the chain
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,

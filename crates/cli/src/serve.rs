@@ -14,7 +14,7 @@ use server::{
     AccessToken, AgentInstaller, AuthMode, EventFilter, RemoteStop, ServeError, ServerConfig, ServerListeners,
     TlsConfig, TokenScope,
 };
-use session::{SessionError, SessionOptions};
+use session::{SessionError, SessionOptions, Sessions};
 use store::{DataDir, SessionIndex, SystemClock};
 
 use crate::agents::{self, AgentSpec};
@@ -26,6 +26,8 @@ use crate::output::{self, message};
 use crate::policy::{PolicyContext, choose};
 use crate::{host, log, task, tokens, upstream};
 
+/// Most time for running turns to end when the server stops.
+const DRAIN: Duration = Duration::from_secs(60);
 /// Time after which all parts of a server have started.
 const STARTUP: Duration = Duration::from_secs(1);
 
@@ -47,6 +49,7 @@ pub(crate) async fn carry_out(
         choose(&PolicyContext::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
     let policy = Arc::new(policy);
     let sessions = host::open_sessions(&config, policy.clone(), spawner).await?;
+    sessions.survive_crashes();
     let token_file = directory.root().join("api.token");
     let auth = if arguments.no_auth {
         AuthMode::None
@@ -84,9 +87,23 @@ pub(crate) async fn carry_out(
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)
     };
-    let serving = server::serve(listeners, served, sessions, announce, host::stop_requested());
+    let drain = arguments.drain.or(config.file.sessions.drain).unwrap_or(DRAIN);
+    sessions.continue_interrupted()?;
+    let stop = drained(sessions.clone(), host::stop_requested(), drain);
+    let serving = server::serve(listeners, served, sessions, announce, stop);
     release_memory_after_start(serving).await.map_err(not_bound)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Completes when the server may stop: after the first signal, when the running turns have ended or `most` has passed.
+/// A second signal stops it at once.
+async fn drained(sessions: Sessions, signal: impl Future<Output = ()>, most: Duration) {
+    signal.await;
+    let again = host::stop_requested();
+    tokio::select! {
+        left = sessions.drain(most) => tracing::info!(left, "drained"),
+        () = again => tracing::warn!("a second signal: interrupting the running turns"),
+    }
 }
 
 /// Runs the server, and returns memory that only the start needed to the kernel.

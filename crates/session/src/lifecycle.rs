@@ -20,6 +20,7 @@ mod answers;
 mod create_request;
 mod current_turn;
 mod detach_on_drop;
+mod drain;
 mod drift;
 mod fork;
 mod git_config;
@@ -49,6 +50,7 @@ pub use queue::QueuedMessage;
 
 pub(crate) use actor::{Actor, resolved_permission, resolved_question, summarize_changes};
 pub(crate) use actor_command::{ActorCommand, GivenAnswer, ReplySender};
+pub(crate) use create_request::check_description;
 pub(crate) use drift::{drift_of_event, group_drift};
 pub(crate) use git_config::git_config;
 pub(crate) use host::SessionHost;

@@ -141,6 +141,7 @@ fn sessions(
         timeouts: timing,
         budget: session::HostBudget::default(),
         project_policy: None,
+        lifetime: session::SessionLifetime::default(),
         upstreams: UpstreamRegistry::default(),
         agent_defaults: session::AgentDefaults::default(),
         variables: HostVariables::default(),

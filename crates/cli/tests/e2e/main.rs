@@ -25,6 +25,7 @@ mod forbidden;
 mod help;
 mod help_lines;
 mod hostile_text;
+mod lasting;
 mod machine;
 mod policies;
 mod reconnect;

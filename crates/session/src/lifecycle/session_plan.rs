@@ -12,12 +12,13 @@ use protocol::{
     PolicyEffective, PolicySentence, SessionId, SessionStarted, TerminalStart,
 };
 use sandbox::{MODEL_URL, Sandbox, SandboxSpec};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use store::{NewSession, OwnerId, SessionOrigin, SessionRecord};
 use uuid::Uuid;
 
 use crate::config::{AgentRegistry, RegisteredAgent, refuse_reserved};
 use crate::lifecycle::create_request::{permission_mode, refuse_unsupported};
+use crate::lifecycle::policy_change::narrowed;
 use crate::lifecycle::start_metadata::{ForkOrigin, StartMetadata};
 use crate::lifecycle::{SessionHost, SessionPolicyChange};
 use crate::skills::SkillSources;
@@ -39,6 +40,8 @@ pub(crate) struct SessionPlan {
     /// The name of the upstream; the host's default when absent.
     pub(crate) upstream: Option<String>,
     pub(crate) title: Option<String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) metadata: Option<Map<String, Value>>,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) options: SessionOptions,
     /// How many times the agent was started, this start included.
@@ -52,6 +55,10 @@ pub(crate) struct SessionPlan {
     pub(crate) continues: bool,
     /// The policy at the start, without later changes.
     pub(crate) policy: Arc<EffectivePolicy>,
+    /// The rules by which the caller narrowed the policy.
+    pub(crate) rules: Vec<String>,
+    /// Additional variables of the agent.
+    pub(crate) environment: BTreeMap<String, String>,
     /// Changes of the network policy, oldest first.
     pub(crate) policy_changes: Vec<SessionPolicyChange>,
     /// Digest of the policy under which the session was created.
@@ -75,7 +82,11 @@ impl SessionPlan {
         let registered = plan.registered_agent(&host.config.agents)?;
         plan.check_agent_support(host, registered.agent)?;
         // Fails for unsupported modes before a sandbox is created.
-        plan.launch_plan(&registered, String::new())?;
+        let launch = plan.launch_plan(&registered, String::new())?;
+        if plan.environment.keys().any(|name| launch.env.contains_key(name)) {
+            let why = "a variable has a name that viv sets for this agent";
+            return Err(SessionError::NotSupported { field: "environment", why });
+        }
         plan.agent_version = registered.version;
         Ok(plan)
     }
@@ -141,6 +152,7 @@ impl SessionPlan {
             Some(policy) => host.hide_data_dir(policy.clone(), directory.as_deref())?,
             None => host.policy_in(directory.as_deref())?,
         };
+        let policy = narrowed(policy, &request.policy)?;
         if let Some(name) = &request.upstream {
             host.config.upstreams.find(name)?;
         }
@@ -155,6 +167,10 @@ impl SessionPlan {
             model: request.model,
             upstream: request.upstream,
             title: request.title,
+            rules: request.policy,
+            environment: request.environment,
+            labels: request.labels,
+            metadata: request.metadata,
             directory,
             options,
             epoch: 1,
@@ -241,7 +257,8 @@ impl SessionPlan {
         let metadata: StartMetadata = serde_json::from_value(metadata).unwrap_or_default();
         let directory = info.directory.clone().map(PathBuf::from);
         // A project policy that cannot be read is not the policy under which the session was created.
-        let (policy, policy_digest) = match host.policy_in(directory.as_deref()) {
+        let policy = host.policy_in(directory.as_deref());
+        let (policy, policy_digest) = match policy.and_then(|policy| narrowed(policy, &metadata.rules)) {
             Ok(policy) => (policy, metadata.policy),
             Err(_) => (host.config.policy.clone(), String::new()),
         };
@@ -254,6 +271,10 @@ impl SessionPlan {
             model: info.model.clone(),
             upstream: metadata.upstream,
             title: info.title.clone(),
+            labels: info.labels.clone(),
+            metadata: info.metadata.clone(),
+            rules: metadata.rules,
+            environment: metadata.environment,
             policy,
             directory,
             policy_digest,
@@ -329,6 +350,11 @@ impl SessionPlan {
             model: self.model.clone(),
             directory: self.directory.as_ref().map(|path| path.to_string_lossy().into_owned()),
             title: self.title.clone(),
+            labels: self.labels.clone(),
+            metadata: self.metadata.clone(),
+            account: self.options.account.clone(),
+            user: self.options.user.clone(),
+            token: self.options.token.clone(),
             mcp: (!self.mcp.is_empty()).then(|| serde_json::to_value(&self.mcp).ok()).flatten().and_then(as_map),
             skills: self.skills.to_json(),
             origin: if self.options.replay.is_some() { SessionOrigin::Replay } else { SessionOrigin::Started },
@@ -354,6 +380,11 @@ impl SessionPlan {
             forked_from: self.forked_from.clone().filter(|_| !self.continues),
             continues: self.forked_from.clone().filter(|_| self.continues),
             terminal: self.terminal.clone(),
+            title: self.title.clone(),
+            labels: self.labels.clone(),
+            metadata: self.metadata.clone(),
+            rules: self.rules.clone(),
+            environment: self.environment.clone(),
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }
     }
