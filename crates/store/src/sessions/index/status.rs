@@ -35,6 +35,7 @@ CREATE INDEX session_by_agent ON session (agent);
 CREATE INDEX session_by_account ON session (account) WHERE account IS NOT NULL;
 CREATE INDEX session_by_user ON session (user) WHERE user IS NOT NULL;
 CREATE INDEX session_by_creation ON session (created_ms);
+CREATE INDEX session_awake ON session (owner) WHERE status <> 'asleep' AND status <> 'ended';
 CREATE INDEX session_interrupted ON session (interrupted) WHERE interrupted = 1;
 CREATE TABLE session_label (
     key TEXT NOT NULL,
@@ -108,7 +109,7 @@ impl SessionIndex {
     /// Sets the status of sessions whose process is dead to `asleep`, and marks those that worked or had queued messages.
     pub fn put_orphans_to_sleep(&self) -> Result<(), SessionIndexError> {
         let sql = "UPDATE session SET interrupted = status <> 'idle', status = 'asleep', status_ms = ?1
-             WHERE status IN ('idle', 'queued', 'running', 'waiting') AND outcome IS NULL AND owner = ?2";
+             WHERE status <> 'asleep' AND status <> 'ended' AND outcome IS NULL AND owner = ?2";
         for owner in self.owners_of_awake_sessions()? {
             if !is_alive(&self.owners, &owner).map_err(SessionIndexError::Owner)? {
                 lock(&self.connection).prepare_cached(sql)?.execute(params![self.now(), owner.as_str()])?;
@@ -130,8 +131,8 @@ impl SessionIndex {
     /// Returns the owners of sessions that are not asleep.
     fn owners_of_awake_sessions(&self) -> Result<Vec<OwnerId>, SessionIndexError> {
         let connection = lock(&self.connection);
-        let sql = "SELECT DISTINCT owner FROM session
-             WHERE status IN ('idle', 'queued', 'running', 'waiting') AND outcome IS NULL";
+        // The conditions are those of the index, which alone is read.
+        let sql = "SELECT DISTINCT owner FROM session WHERE status <> 'asleep' AND status <> 'ended'";
         let mut statement = connection.prepare_cached(sql)?;
         let owners = statement.query_map([], |row| Ok(OwnerId::from_database(row.get(0)?)))?.collect::<Result<_, _>>();
         Ok(owners?)
