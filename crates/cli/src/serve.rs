@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::policy::EffectivePolicy;
 use jail::Spawner;
 use protocol::{ProblemCode, SessionId};
 use server::{
@@ -48,8 +49,7 @@ pub(crate) async fn carry_out(
     let policy =
         choose(&PolicyContext::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
     let policy = Arc::new(policy);
-    let sessions = host::open_sessions(&config, policy.clone(), spawner).await?;
-    sessions.survive_crashes();
+    let sessions = open(&config, policy.clone(), spawner).await?;
     let token_file = directory.root().join("api.token");
     let auth = if arguments.no_auth {
         AuthMode::None
@@ -87,22 +87,33 @@ pub(crate) async fn carry_out(
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)
     };
-    let drain = arguments.drain.or(config.file.sessions.drain).unwrap_or(DRAIN);
-    sessions.continue_interrupted()?;
-    let stop = drained(sessions.clone(), host::stop_requested(), drain);
+    let stop = drained(sessions.clone(), arguments.drain.or(config.file.sessions.drain).unwrap_or(DRAIN));
     let serving = server::serve(listeners, served, sessions, announce, stop);
     release_memory_after_start(serving).await.map_err(not_bound)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Opens the sessions of a server: they go on after a crash of their agents, and with the messages that were queued
+/// when the last server stopped or died.
+async fn open(config: &Config, policy: Arc<EffectivePolicy>, spawner: Spawner) -> Result<Sessions, Failure> {
+    let sessions = host::open_sessions(config, policy, spawner).await?;
+    sessions.survive_crashes();
+    sessions.continue_interrupted()?;
+    Ok(sessions)
+}
+
 /// Completes when the server may stop: after the first signal, when the running turns have ended or `most` has passed.
 /// A second signal stops it at once.
-async fn drained(sessions: Sessions, signal: impl Future<Output = ()>, most: Duration) {
-    signal.await;
-    let again = host::stop_requested();
-    tokio::select! {
-        left = sessions.drain(most) => tracing::info!(left, "drained"),
-        () = again => tracing::warn!("a second signal: interrupting the running turns"),
+fn drained(sessions: Sessions, most: Duration) -> impl Future<Output = ()> {
+    // Signals are caught from here on, not only when the future is polled.
+    let signal = host::stop_requested();
+    async move {
+        signal.await;
+        let again = host::stop_requested();
+        tokio::select! {
+            left = sessions.drain(most) => tracing::info!(left, "drained"),
+            () = again => tracing::warn!("a second signal: interrupting the running turns"),
+        }
     }
 }
 

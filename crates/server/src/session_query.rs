@@ -56,7 +56,6 @@ impl SessionQuery {
             since_ms: self.since.map(|text| time("since", &text)).transpose()?,
             until_ms: self.until.map(|text| time("until", &text)).transpose()?,
             text: self.q,
-            ..SessionFilter::default()
         })
     }
 }

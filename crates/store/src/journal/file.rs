@@ -145,7 +145,9 @@ impl Journal for FileJournal {
         writer.write(&self.path, batch)?;
         {
             let mut tally = lock(&self.tally);
-            drafts.iter().for_each(|draft| tally.count(&draft.body));
+            for draft in drafts {
+                tally.count(&draft.body);
+            }
         }
         self.last.send_replace(writer.position.sequence);
         if let Some(growth) = &self.growth {

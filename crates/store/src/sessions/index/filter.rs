@@ -73,7 +73,7 @@ impl SessionFilter {
         let mut query = Query { from: "kept".to_owned(), ..Query::default() };
         let mut leads = true;
         for label in &self.labels {
-            self.add_label(&mut query, label, leads);
+            add_label(&mut query, label, leads);
             leads = false;
         }
         if let Some(text) = self.text.as_deref().filter(|text| !text.is_empty()) {
@@ -97,23 +97,6 @@ impl SessionFilter {
         let limit = query.bind(limit);
         query.conditions.push(format!("1 ORDER BY {place} DESC LIMIT {limit}"));
         query
-    }
-
-    fn add_label(&self, query: &mut Query, label: &LabelFilter, leads: bool) {
-        let key = query.bind(label.key.clone());
-        let value = label.value.clone().map(|value| query.bind(value));
-        match value {
-            // The primary key of the labels is in the order of the list.
-            Some(value) if leads => {
-                query.from = "session_label AS found CROSS JOIN kept ON kept.place = found.place".to_owned();
-                query.conditions.push(format!("found.key = {key} AND found.value = {value}"));
-            }
-            value => {
-                let value = value.map_or_else(String::new, |value| format!(" AND value = {value}"));
-                let of = format!("SELECT 1 FROM session_label WHERE place = kept.place AND key = {key}{value}");
-                query.conditions.push(format!("EXISTS ({of})"));
-            }
-        }
     }
 
     fn add_status(&self, query: &mut Query, leads: bool) -> bool {
@@ -149,13 +132,31 @@ impl SessionFilter {
     }
 }
 
+/// Adds a label. Only a leading one with a value may choose the index.
+fn add_label(query: &mut Query, label: &LabelFilter, leads: bool) {
+    let key = query.bind(label.key.clone());
+    let value = label.value.clone().map(|value| query.bind(value));
+    match value {
+        // The primary key of the labels is in the order of the list.
+        Some(value) if leads => {
+            query.from = String::from("session_label AS found CROSS JOIN kept ON kept.place = found.place");
+            query.conditions.push(format!("found.key = {key} AND found.value = {value}"));
+        }
+        value => {
+            let value = value.map_or_else(String::new, |value| format!(" AND value = {value}"));
+            let of = format!("SELECT 1 FROM session_label WHERE place = kept.place AND key = {key}{value}");
+            query.conditions.push(format!("EXISTS ({of})"));
+        }
+    }
+}
+
 /// Adds a search for a part of the texts. Returns whether a later condition may still choose the index.
 fn add_text(query: &mut Query, text: &str, leads: bool) -> bool {
     let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
     let pattern = query.bind(format!("%{escaped}%"));
     let like = |column: &str| format!("kept.{column} LIKE {pattern} ESCAPE '\\'");
     query.conditions.push(format!("({})", ["id", "name", "title", "last_prompt"].map(like).join(" OR ")));
-    if text.chars().count() < TRIGRAM {
+    if !leads || text.chars().count() < TRIGRAM {
         return leads;
     }
     // The trigrams of the text find candidates; `LIKE` above confirms them.
@@ -164,13 +165,11 @@ fn add_text(query: &mut Query, text: &str, leads: bool) -> bool {
         .windows(TRIGRAM)
         .map(|letters| format!("\"{}\"", letters.iter().collect::<String>().replace('"', "\"\"")));
     let matched = query.bind(trigrams.collect::<Vec<_>>().join(" AND "));
-    if leads {
-        query.from = "(SELECT rowid AS place FROM session_text WHERE session_text MATCH ".to_owned()
-            + &matched
-            + " ORDER BY rowid DESC) AS found CROSS JOIN kept ON kept.place = found.place";
-        return false;
-    }
-    leads
+    query.from = format!(
+        "(SELECT rowid AS place FROM session_text WHERE session_text MATCH {matched} ORDER BY rowid DESC) AS found
+         CROSS JOIN kept ON kept.place = found.place"
+    );
+    false
 }
 
 impl SessionIndex {
