@@ -104,7 +104,7 @@ enum CallState {
     Held,
     /// The request is recorded and may have reached the upstream.
     Sent,
-    /// The response has been arriving for a while, and the ledger says so.
+    /// The response has been arriving for a while, and the ledger has the state `streaming`.
     Streaming,
     /// The end is handed to the journal. A dropped call writes nothing from here on.
     Recorded,
@@ -138,7 +138,7 @@ struct ReceivedResponse {
 }
 
 impl ModelCall {
-    /// Holds a call in the ledger and records its request. Returns when both are written; only then may it be sent.
+    /// Holds a call in the ledger and records its request. Returns when both are written; the call must not be sent before.
     ///
     /// Waits for a short time if the budget is only held by other calls; `waits` is set meanwhile. Fails if a budget
     /// does not allow the call, or if the ledger or the journal cannot be written.
@@ -187,7 +187,7 @@ impl ModelCall {
         };
         if let Err(refusal) = call.write_request(hold, fields.stream, request).await {
             if call.state == CallState::Held {
-                // It was not recorded, so it is not sent and costs nothing.
+                // The request was not recorded, so it is not sent and costs nothing.
                 call.settle(CallOutcome::Failed(refusal.to_string()), 0, false).await;
             }
             return Err(refusal);

@@ -78,13 +78,13 @@ pub enum ExecEvent {
     Exited {
         /// The number of the command.
         exec: u64,
-        /// Its exit code, unless a signal ended it.
+        /// The exit code, unless a signal ended the command.
         code: Option<i32>,
-        /// The signal that ended it.
+        /// The signal that ended the command.
         signal: Option<i32>,
         /// Processor time of the command and its children.
         cpu_micros: u64,
-        /// Its largest resident size.
+        /// The largest resident size of the command.
         peak_rss_bytes: u64,
     },
 }

@@ -65,12 +65,12 @@ pub struct BindMount {
     pub writable: bool,
 }
 
-/// A file of the workspace that has other content inside.
+/// A file of the workspace that has different content inside the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoverFile {
     /// The path, relative to the workspace.
     pub path: PathBuf,
-    /// Its content inside. In JSON hexadecimal text, which is shorter than a list of numbers.
+    /// The content inside the sandbox. Hexadecimal text in JSON, which is shorter than a list of numbers.
     #[serde(with = "as_hex")]
     pub content: Vec<u8>,
 }

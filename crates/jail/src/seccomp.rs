@@ -93,7 +93,7 @@ pub(crate) fn rules() -> SyscallRules {
     // Setting the core dump limit reports success and does nothing. Some programs insist on setting it to zero, and with
     // any value but ours the host would handle their dumps.
     limit_changes(&mut rules, libc::RLIMIT_CORE, PRETEND);
-    // This call would write every file system of the host, and programs cannot see that it did not.
+    // `sync` would flush every file system of the host. Programs cannot tell that it did nothing.
     add(&mut rules, libc::SYS_sync, PRETEND, []);
     set_id_modes(&mut rules);
     for call in [libc::SYS_socket, libc::SYS_socketpair] {

@@ -1,7 +1,7 @@
 //! TCP ports on which something listens inside a sandbox, and connections to them from the host.
 //!
 //! The host's kernel lists the sockets of the sandbox's network namespace, so nothing inside can hide from the list or
-//! change it; only the names of processes are the sandbox's own words.
+//! change it; only the names of processes are chosen by the sandbox.
 
 use std::collections::HashMap;
 use std::io;

@@ -22,13 +22,13 @@ const TRAILERS: usize = 8 << 10;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     /// The sender failed or closed too early.
-    #[error("cannot read a body")]
+    #[error("cannot read the body")]
     Read(#[source] io::Error),
     /// The chunks are invalid.
     #[error("invalid chunked body: {0}")]
     Malformed(&'static str),
     /// The receiver failed.
-    #[error("cannot forward a body")]
+    #[error("cannot forward the body")]
     Write(#[source] io::Error),
 }
 

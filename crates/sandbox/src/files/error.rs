@@ -69,7 +69,7 @@ pub enum FilesError {
         reason: String,
     },
     /// Reading the content failed before its end.
-    #[error("the content ended early")]
+    #[error("cannot read the content to its end")]
     Content(#[source] io::Error),
     /// Any other error of the system.
     #[error("cannot access `{}`", .path.display())]

@@ -29,9 +29,9 @@ pub struct SavedChanges {
 /// The reason why a set is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SetChoice {
-    /// It was the current one. It is not applied after another set became current.
+    /// The set was the current one. It is not applied after another set became current.
     Current,
-    /// It was named by its number.
+    /// The caller named the set by its number.
     ByNumber,
 }
 
