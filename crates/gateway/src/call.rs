@@ -8,7 +8,7 @@
 //! it is sent. Its end is recorded before it is settled. A call that is dropped after it was sent records itself as
 //! given up.
 //!
-//! A call passes these files, in this order:
+//! A call passes these main files, in this order:
 //!
 //! 1. `service.rs` authenticates the client and reads the body of the request.
 //! 2. `call/handler.rs` checks the policy, then drives the call from hold to response.
@@ -25,7 +25,7 @@
 //! A call that the gateway itself cancels, because its turn was interrupted, its session ended or its hold cannot grow,
 //! is charged for the most that it can have cost until then.
 //!
-//! Not here: the service that answers, which is behind the port `upstream.rs`.
+//! Not here: the upstream, which is behind the port `upstream.rs`, and helpers such as `request_body.rs` and `headers.rs`.
 
 mod batch_writer;
 mod billing;

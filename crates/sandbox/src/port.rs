@@ -162,7 +162,7 @@ pub enum SandboxError {
         source: std::io::Error,
     },
     /// The sandbox is gone.
-    #[error("the sandbox is gone")]
+    #[error("the sandbox has ended")]
     Gone,
 }
 

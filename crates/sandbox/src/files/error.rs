@@ -81,7 +81,7 @@ pub enum FilesError {
         source: io::Error,
     },
     /// The sandbox was destroyed.
-    #[error("the sandbox is gone")]
+    #[error("the sandbox has ended")]
     Gone,
 }
 
