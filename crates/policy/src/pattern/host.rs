@@ -30,7 +30,7 @@ pub enum HostError {
     #[error("a host name must not end with a dot")]
     TrailingDot,
     /// The name is not ASCII.
-    #[error("write international names in punycode (`xn--…`)")]
+    #[error("a host name must be ASCII: write an international name in punycode (`xn--…`)")]
     NotAscii,
     /// The name contains an invalid character.
     #[error("a host name contains only letters, digits, hyphens and dots")]

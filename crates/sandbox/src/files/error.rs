@@ -31,7 +31,7 @@ pub enum FilesError {
     #[error("the directory `{}` is not empty", .0.display())]
     NotEmpty(PathBuf),
     /// A rule of the policy denies the operation.
-    #[error("the policy denies to {doing} `{}`: {} ({})", .path.display(), .rule.text, .rule.location())]
+    #[error("cannot {doing} `{}`: denied by the policy rule {} ({})", .path.display(), .rule.text, .rule.location())]
     Denied {
         /// `read` or `change`.
         doing: &'static str,
