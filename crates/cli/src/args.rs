@@ -172,7 +172,7 @@ pub(crate) struct RunArguments {
     pub(crate) on_finish: Option<OnFinish>,
 }
 
-/// What to do with a session's changes when the run ends.
+/// The action on the changes of a session when the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnFinish {
     /// Keep the changes for `viv sessions diff` and `viv sessions apply`

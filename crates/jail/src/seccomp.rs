@@ -40,7 +40,7 @@ const PRETEND: FilterAction = FilterAction::Errno(0);
 /// The compiled filters.
 #[derive(Debug)]
 pub(crate) struct Filters {
-    /// The filter of every process inside.
+    /// The filter of every process inside the sandbox.
     all: Vec<BpfInstruction>,
     /// The additional filter of commands: calls that init still needs to prepare a command.
     commands: Vec<BpfInstruction>,
@@ -74,7 +74,7 @@ pub fn filter_bytes() -> Vec<u8> {
     Filters::compile(ProcessTag::RealtimeLimit).all.into_iter().flat_map(BpfInstruction::bytes).collect()
 }
 
-/// Returns the rules of every process inside.
+/// Returns the rules of every process inside the sandbox.
 pub(crate) fn rules() -> SyscallRules {
     let mut rules = SyscallRules::new(MISSING);
     for call in ALLOWED.iter().flat_map(|group| group.calls) {

@@ -15,7 +15,7 @@ const MAX_COMMAND_BYTES: usize = 512;
 /// A process inside a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InsideProcess {
-    /// The process id inside.
+    /// The process id inside the sandbox.
     pub pid: u32,
     /// The command line. The process can choose it freely.
     pub command: String,
