@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The user id inside. It is never mapped to host uid 0.
+/// The user id inside the sandbox. It is never mapped to host uid 0.
 pub const INSIDE_UID: u32 = 1000;
-/// The group id inside.
+/// The group id inside the sandbox.
 pub const INSIDE_GID: u32 = 1000;
 
 /// Everything the spawner needs to make one sandbox.
@@ -17,7 +17,7 @@ pub const INSIDE_GID: u32 = 1000;
 pub struct JailPlan {
     /// The id of the sandbox, for errors.
     pub id: String,
-    /// Host paths mounted inside.
+    /// Host paths mounted inside the sandbox.
     pub binds: Vec<BindMount>,
     /// Symbolic links of the root: path inside and target.
     pub links: Vec<(PathBuf, PathBuf)>,
@@ -54,23 +54,23 @@ impl Default for ProcessLimits {
     }
 }
 
-/// A host path mounted inside.
+/// A host path mounted inside the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BindMount {
     /// The path on the host; opened without following a symbolic link.
     pub source: PathBuf,
-    /// The path inside.
+    /// The path inside the sandbox.
     pub target: PathBuf,
     /// Whether the mount is writable.
     pub writable: bool,
 }
 
-/// A file of the workspace that has other content inside.
+/// A file of the workspace that has different content inside the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoverFile {
     /// The path, relative to the workspace.
     pub path: PathBuf,
-    /// Its content inside. In JSON hexadecimal text, which is shorter than a list of numbers.
+    /// The content inside the sandbox. Hexadecimal text in JSON, which is shorter than a list of numbers.
     #[serde(with = "as_hex")]
     pub content: Vec<u8>,
 }
@@ -107,7 +107,7 @@ pub enum WorkspacePlan {
         directory: PathBuf,
         /// Paths that do not exist inside, relative to the directory.
         masks: Vec<PathBuf>,
-        /// Files that have other content inside.
+        /// Files that have other content inside the sandbox.
         covers: Vec<CoverFile>,
     },
     /// The directory, read-only.
@@ -116,7 +116,7 @@ pub enum WorkspacePlan {
         directory: PathBuf,
         /// Paths that do not exist inside, relative to the directory.
         masks: Vec<PathBuf>,
-        /// Files that have other content inside.
+        /// Files that have other content inside the sandbox.
         covers: Vec<CoverFile>,
     },
     /// The directory itself: writes go to the host.
@@ -153,7 +153,7 @@ pub struct ExecPlan {
     pub argv: Vec<String>,
     /// The whole environment.
     pub env: BTreeMap<String, String>,
-    /// The working directory inside.
+    /// The working directory inside the sandbox.
     pub workdir: String,
     /// Whether stdin is a terminal, which becomes the controlling terminal.
     pub terminal: bool,

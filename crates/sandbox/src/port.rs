@@ -78,7 +78,7 @@ pub struct SandboxSpec {
     pub id: String,
     /// The host directory at `/workspace`; an empty directory when absent.
     pub workspace: Option<PathBuf>,
-    /// Read-only mounts: host path and path inside.
+    /// Read-only mounts: host path and path inside the sandbox.
     pub mounts: Vec<(PathBuf, PathBuf)>,
     /// Files placed before the first command: path inside and content.
     pub files: Vec<(PathBuf, Vec<u8>)>,
@@ -137,7 +137,7 @@ pub enum SandboxError {
         #[source]
         source: std::io::Error,
     },
-    /// The program does not exist inside.
+    /// The program does not exist inside the sandbox.
     #[error("`{0}` is not in the sandbox")]
     NotFound(String),
     /// The program exists but cannot be executed.
@@ -162,7 +162,7 @@ pub enum SandboxError {
         source: std::io::Error,
     },
     /// The sandbox is gone.
-    #[error("the sandbox is gone")]
+    #[error("the sandbox has ended")]
     Gone,
 }
 
