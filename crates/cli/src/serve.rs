@@ -22,6 +22,7 @@ use crate::args::ServeArguments;
 use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::network_arguments::NetworkArguments;
 use crate::output::{self, message};
 use crate::policy::{PolicyContext, choose};
 use crate::{host, log, task, tokens, upstream};
@@ -43,8 +44,11 @@ pub(crate) async fn carry_out(
     let scheme = if tls.is_some() { "https" } else { "http" };
     let directory = host::data_dir(&config)?;
     let _lock = directory.lock_server()?;
-    let policy =
-        choose(&PolicyContext::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
+    let policy = choose(
+        &PolicyContext::of(&config, json).with_network(&NetworkArguments::default()),
+        Some(arguments.policy.as_deref().unwrap_or("balanced")),
+        &[],
+    )?;
     let policy = Arc::new(policy);
     let sessions = host::open_sessions(&config, policy.clone(), spawner).await?;
     let token_file = directory.root().join("api.token");

@@ -7,7 +7,9 @@ use std::fmt::Display;
 
 use crate::allow_list::{AllowList, AllowLists};
 use crate::deny_list::DenyList;
-use crate::document::{DegradeSection, EnforcementMeans, NetSection, PolicyDocument, ProcSection, TextList, ToolsSection};
+use crate::document::{
+    DegradeSection, EnforcementMeans, NetSection, PolicyDocument, ProcSection, TextList, ToolsSection,
+};
 use crate::finding::{PolicyError, PolicyFinding, is_terminal_control};
 use crate::key::PolicyKey;
 use crate::limit;

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
 use policy::{
-    Action, BaseLayer, CeilingLayer, CompiledPolicy, Endpoint, NarrowingLayer, PolicySource, RegistryAccess, SecretClue, Verdict,
-    effective,
+    Action, BaseLayer, CeilingLayer, CompiledPolicy, Endpoint, NarrowingLayer, PolicySource, RegistryAccess,
+    SecretClue, Verdict, effective,
 };
 use proptest::collection::vec;
 use proptest::option;

@@ -127,7 +127,12 @@ mod tests {
     }
 
     fn tunnel(raw: bool) -> ConnectionAttempt {
-        ConnectionAttempt { endpoint: "db.example.com:5432".parse().expect("endpoint"), request: None, raw, packages: true }
+        ConnectionAttempt {
+            endpoint: "db.example.com:5432".parse().expect("endpoint"),
+            request: None,
+            raw,
+            packages: true,
+        }
     }
 
     #[test]
