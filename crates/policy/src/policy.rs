@@ -123,7 +123,7 @@ impl NetRules {
             denylist: self.denylist.meet(&other.denylist),
             intercept: self.intercept.meet(&other.intercept),
             inject: self.inject.meet(&other.inject),
-            packages: self.packages.min(&other.packages),
+            packages: self.packages.min_set(&other.packages),
             dns: self.dns.min(&other.dns),
         }
     }

@@ -20,7 +20,7 @@ pub(super) fn find(host: &HostTools) -> PackageTools {
     let mut replaced = false;
     for path in [user, machine].into_iter().flatten() {
         let Some(text) = host.read(&path) else { continue };
-        let text = without_comments(&text);
+        let text = without_blocked_mirrors(&without_comments(&text));
         replaced |= elements(&text, "mirrorOf").any(|mirrored| matches!(mirrored, "*" | "central" | "external:*"));
         for url in elements(&text, "url") {
             found.registry(url, &format!("maven: {}", host.shown(&path)));
@@ -63,6 +63,19 @@ fn without_comments(text: &str) -> String {
     kept + rest
 }
 
+/// Returns the settings without mirrors that only block: their addresses are placeholders.
+fn without_blocked_mirrors(text: &str) -> String {
+    let mut kept = String::new();
+    for part in text.split_inclusive("</mirror>") {
+        let (before, mirror) = part.rsplit_once("<mirror>").unwrap_or((part, ""));
+        kept += before;
+        if elements(mirror, "blocked").next() != Some("true") {
+            kept += mirror;
+        }
+    }
+    kept
+}
+
 /// Returns the text of each element `name`.
 fn elements<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
@@ -80,6 +93,10 @@ mod tests {
         let text = without_comments(
             "<mirror><!-- <url>http://a.example.com</url> --><url> https://b.example.com/m </url></mirror>",
         );
+        assert_eq!(elements(&text, "url").collect::<Vec<_>>(), ["https://b.example.com/m"]);
+        let blocked =
+            format!("<mirrors>{text}<mirror><url>http://0.0.0.0/</url><blocked>true</blocked></mirror></mirrors>");
+        let text = without_blocked_mirrors(&blocked);
         assert_eq!(elements(&text, "url").collect::<Vec<_>>(), ["https://b.example.com/m"]);
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn run(
     if session.net().packages {
         for note in setting.packages.find(setting.workspace.as_deref()).notes() {
             let note = PrintableText::exact_line(note);
-            writeln!(people, "not opened: {note}").map_err(PolicyCommandError::Output)?;
+            writeln!(people, "note: {note}").map_err(PolicyCommandError::Output)?;
         }
     }
     let files = hidden::explain(&session, setting.workspace.as_deref())?;
