@@ -56,7 +56,7 @@ impl BaseLayer {
             let rule = rule("--allow", format!("net.allowlist: \"{pattern}\""));
             patterns.push(WithRule::new(pattern, rule));
         }
-        enable_network(&mut policy, "--allow");
+        enable_network(&mut policy, "--allow", "net.allowlist has no other entry");
         widen(&mut policy, patterns);
         Ok(Self::from_policy(policy))
     }
@@ -69,7 +69,7 @@ impl BaseLayer {
         }
         let mut policy = self.policy().clone();
         let opened_by = policy.net.packages.rule.file.clone();
-        enable_network(&mut policy, &opened_by);
+        enable_network(&mut policy, &opened_by, "net.packages opens package registries with GET and HEAD only");
         for registry in registries {
             let RegistryAccess { endpoint, tls, inject, origin } = registry;
             let entry = parse(origin, &format!("GET|HEAD {endpoint}/**"), ConnectionPattern::parse)?.into_registry();
@@ -96,13 +96,14 @@ impl BaseLayer {
     }
 }
 
-/// Enables the network with an empty allow-list, unless the network is enabled already.
-fn enable_network(policy: &mut CompiledPolicy, file: &str) {
+/// Enables the network with an empty allow-list, unless the network is enabled already. `otherwise` is the rule that then
+/// denies all other hosts.
+fn enable_network(policy: &mut CompiledPolicy, file: &str, otherwise: &str) {
     if policy.net.enabled.value {
         return;
     }
     policy.net.enabled = WithRule::new(true, rule(file, "net.enabled: true".to_owned()));
-    let empty = AllowList::new(Vec::new(), rule(file, "net.allowlist has no other entry".to_owned()));
+    let empty = AllowList::new(Vec::new(), rule(file, otherwise.to_owned()));
     policy.net.allowlist = AllowLists::one(empty);
 }
 

@@ -35,7 +35,7 @@ pub(super) fn find(host: &HostTools) -> PackageTools {
             last.credential = last.credential.take().or(token);
         }
     }
-    match host.ask(&npm, &["view", KNOWN_PACKAGE, "dist.tarball"], &[]) {
+    match host.ask(&npm, &["view", KNOWN_PACKAGE, "dist.tarball", "--fetch-retries=0"], &[]) {
         Ok(url) if !url.trim().is_empty() => {
             found.registry(url.trim(), "npm: downloads");
         }
