@@ -69,6 +69,13 @@ pub(crate) async fn carry_out(
                 message!("\x1b[1mlistening\x1b[0m  {scheme}://{address}");
             }
         }
+        let is_plain = |address: &std::net::SocketAddr| scheme == "http" && !address.ip().is_loopback();
+        if !json && addresses.iter().any(is_plain) {
+            message!(
+                "\x1b[1mwarning\x1b[0m    other machines can connect, and tokens and sessions are sent as plain text"
+            );
+            message!("           use TLS: --tls-cert FILE --tls-key FILE");
+        }
         if !json && !arguments.no_auth {
             message!("\x1b[1mtoken\x1b[0m      in {}", token_file.display());
         }

@@ -177,10 +177,10 @@ fn packages_sentence(policy: &CompiledPolicy) -> Option<String> {
         .filter(|entry| entry.value.is_registry())
         .map(|entry| format!("{} ({})", entry.value, entry.rule.file))
         .collect();
-    Some(match named.is_empty() {
-        true => "Package registries: none besides the hosts above.".to_owned(),
-        false => format!("Package registries of this host's tools: {}.", named.join(", ")),
-    })
+    if named.is_empty() {
+        return Some("Package registries: none besides the hosts above.".to_owned());
+    }
+    Some(format!("Package registries of this host's tools: {}.", named.join(", ")))
 }
 
 fn denylist_sentence(policy: &CompiledPolicy, value: &KeyValue) -> Option<String> {

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::config;
 
 /// Longest time for one answer of a tool, which may ask its registry.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause between two looks at a running tool.
 const POLL: Duration = Duration::from_millis(5);
 /// Longest answer of a tool, and longest configuration file.

@@ -60,7 +60,7 @@ impl Host {
         if !rustix::process::geteuid().is_root() {
             command.arg("--map-root-user");
         }
-        command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        command.args(["--net", "--mount"]);
         command.args(["sh", "-c", include_str!("../registry/network.sh"), "sh"]).arg(home);
         command.arg(program()).arg("--data-dir").arg(self.viv.data_dir()).args(arguments);
         command.current_dir(self.viv.workspace()).stdin(std::process::Stdio::null());
