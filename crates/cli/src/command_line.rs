@@ -60,7 +60,7 @@ fn suggestion(word: &str) -> Option<String> {
     if let Some((group, name)) = exact {
         return Some(format!("viv {group} {name} --help"));
     }
-    let agents: Vec<&str> = ::agents::all().map(|agent| agent.id()).collect();
+    let agents: Vec<&str> = ::agents::all().map(::agents::Agent::id).collect();
     if let Some(agent) = closest(word, agents) {
         return Some(format!("viv run {agent}"));
     }

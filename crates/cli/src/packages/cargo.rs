@@ -27,7 +27,7 @@ pub(super) fn find(host: &HostTools) -> PackageTools {
     let (path, config) = configuration(host);
     let origin = path.as_ref().map_or_else(String::new, |path| host.shown(path));
     let inside = settings_inside(&config, &origin, &mut found);
-    match index_of_default(host, &cargo, path.as_deref()) {
+    match index_of_default(&cargo, path.as_deref()) {
         Some((index_host, downloads)) => {
             let replaced = config.get("source").and_then(|sources| sources.get("crates-io")).is_some();
             if !replaced {
@@ -98,7 +98,7 @@ fn add_index(url: &str, origin: &str, found: &mut PackageTools) -> Option<Regist
 }
 
 /// Returns the host of the index that cargo uses by default, and the URL of its crates.
-fn index_of_default(host: &HostTools, cargo: &Path, config: Option<&Path>) -> Option<(String, Option<String>)> {
+fn index_of_default(cargo: &Path, config: Option<&Path>) -> Option<(String, Option<String>)> {
     let place = PrivateDirectory::new()?;
     let manifest = place.path().join("Cargo.toml");
     std::fs::write(&manifest, MANIFEST).ok()?;
@@ -110,7 +110,7 @@ fn index_of_default(host: &HostTools, cargo: &Path, config: Option<&Path>) -> Op
     }
     let variables = [("CARGO_HOME", home.as_os_str()), ("CARGO_NET_RETRY", OsStr::new("0"))];
     // This always fails, because the package does not exist.
-    let _ = host.ask(cargo, &arguments, &variables);
+    let _ = HostTools::ask(cargo, &arguments, &variables);
     let index = std::fs::read_dir(home.join("registry/index")).ok()?.flatten().next()?;
     let name = index.file_name().into_string().ok()?;
     let (index_host, _) = name.rsplit_once('-')?;

@@ -8,7 +8,7 @@ pub(super) fn find(host: &HostTools) -> PackageTools {
     let mut found = PackageTools::default();
     let Some(go) = host.program("go") else { return found };
     // Without this, go may download another version of itself.
-    let printed = host.ask(&go, &["env", "GOPROXY", "GOSUMDB"], &[("GOTOOLCHAIN", OsStr::new("local"))]);
+    let printed = HostTools::ask(&go, &["env", "GOPROXY", "GOSUMDB"], &[("GOTOOLCHAIN", OsStr::new("local"))]);
     match printed {
         Ok(text) => {
             let mut lines = text.lines();

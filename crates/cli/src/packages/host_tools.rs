@@ -52,7 +52,6 @@ impl HostTools {
 
     /// Runs a program and returns its standard output. Fails with a sentence if it cannot, or takes too long.
     pub(super) fn ask<S: AsRef<OsStr>>(
-        &self,
         program: &Path,
         arguments: &[S],
         variables: &[(&str, &OsStr)],

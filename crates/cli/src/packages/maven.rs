@@ -48,7 +48,7 @@ fn built_in(host: &HostTools, maven: &Path) -> Option<String> {
         .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(MODEL_JAR)))?;
     let unzip = host.program("unzip")?;
     let arguments = ["-p".as_ref(), jar.as_os_str(), SUPER_MODEL.as_ref()];
-    let model = host.ask(&unzip, &arguments, &[]).ok()?;
+    let model = HostTools::ask(&unzip, &arguments, &[]).ok()?;
     let url = elements(&model, "url").next()?.to_owned();
     Some(url)
 }

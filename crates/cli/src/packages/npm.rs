@@ -16,7 +16,7 @@ const KNOWN_PACKAGE: &str = "npm";
 pub(super) fn find(host: &HostTools) -> PackageTools {
     let mut found = PackageTools::default();
     let Some(npm) = host.program("npm") else { return found };
-    let printed = host.ask(&npm, &["config", "list", "--json"], &[]);
+    let printed = HostTools::ask(&npm, &["config", "list", "--json"], &[]);
     let config: Map<String, Value> = match printed.map(|text| serde_json::from_str(&text)) {
         Ok(Ok(config)) => config,
         Ok(Err(_)) => return noted(found, "npm: `npm config list` printed no JSON".to_owned()),
@@ -35,7 +35,7 @@ pub(super) fn find(host: &HostTools) -> PackageTools {
             last.credential = last.credential.take().or(token);
         }
     }
-    match host.ask(&npm, &["view", KNOWN_PACKAGE, "dist.tarball", "--fetch-retries=0"], &[]) {
+    match HostTools::ask(&npm, &["view", KNOWN_PACKAGE, "dist.tarball", "--fetch-retries=0"], &[]) {
         Ok(url) if !url.trim().is_empty() => {
             found.registry(url.trim(), "npm: downloads");
         }

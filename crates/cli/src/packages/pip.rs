@@ -15,14 +15,14 @@ const KNOWN_PACKAGE: &str = "pip";
 pub(super) fn find(host: &HostTools) -> PackageTools {
     let mut found = PackageTools::default();
     let Some(pip) = ["pip", "pip3"].iter().find_map(|name| host.program(name)) else { return found };
-    let config = match host.ask(&pip, &["config", "list"], &[]) {
+    let config = match HostTools::ask(&pip, &["config", "list"], &[]) {
         Ok(config) => config,
         Err(why) => {
             found.note(format!("pip: {why}"));
             return found;
         }
     };
-    let index = setting(&config, "index-url").or_else(|| default_index(host, &pip));
+    let index = setting(&config, "index-url").or_else(|| default_index(&pip));
     let Some((url, origin)) = index else {
         found.note("pip: neither its configuration nor its help names a package index");
         return found;
@@ -48,7 +48,7 @@ pub(super) fn find(host: &HostTools) -> PackageTools {
     if !plain.is_empty() {
         found.variable("PIP_TRUSTED_HOST", plain.join(" "));
     }
-    match files_host(host, &pip) {
+    match files_host(&pip) {
         Some(url) => {
             found.registry(&url, "pip: downloads");
         }
@@ -71,18 +71,18 @@ fn setting(config: &str, key: &str) -> Option<(String, String)> {
 }
 
 /// Returns the default that pip's help prints.
-fn default_index(host: &HostTools, pip: &Path) -> Option<(String, String)> {
+fn default_index(pip: &Path) -> Option<(String, String)> {
     let wide = OsStr::new("4000");
-    let help = host.ask(pip, &["install", "--help"], &[("COLUMNS", wide)]).ok()?;
+    let help = HostTools::ask(pip, &["install", "--help"], &[("COLUMNS", wide)]).ok()?;
     let line = help.lines().find(|line| line.contains("--index-url <"))?;
     let (_, rest) = line.split_once("(default ")?;
     Some((rest.split_once(')')?.0.to_owned(), "built-in default".to_owned()))
 }
 
 /// Returns the URL of a file of the index, from an install that pip only plans.
-fn files_host(host: &HostTools, pip: &Path) -> Option<String> {
+fn files_host(pip: &Path) -> Option<String> {
     let plan = ["install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--report", "-", KNOWN_PACKAGE];
-    let report: Value = serde_json::from_str(&host.ask(pip, &plan, &[]).ok()?).ok()?;
+    let report: Value = serde_json::from_str(&HostTools::ask(pip, &plan, &[]).ok()?).ok()?;
     report["install"][0]["download_info"]["url"].as_str().map(str::to_owned)
 }
 

@@ -30,8 +30,9 @@ impl Host {
             std::fs::write(path, text).unwrap();
         };
         let [root, certificate, key] = certificates();
-        let texts = [("root.pem", root), ("certificate.pem", certificate), ("key.pem", key)];
-        texts.iter().for_each(|(name, text)| write(name, text));
+        for (name, text) in [("root.pem", root), ("certificate.pem", certificate), ("key.pem", key)] {
+            write(name, &text);
+        }
         write("hosts", HOSTS);
         write("serve.py", include_str!("../registry/serve.py"));
         write(
