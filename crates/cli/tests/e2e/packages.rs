@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use testkit::{ProgramOutput, VivFixture};
 
 use crate::fixture::{program, viv_fixture};
@@ -103,7 +103,9 @@ fn certificates() -> [String; 3] {
     let root = params.self_signed(&root_key).unwrap().pem();
     let names = ["registry", "files", "other"].map(|name| format!("{name}.example.com"));
     let key = KeyPair::generate().unwrap();
-    let leaf = CertificateParams::new(names.to_vec()).unwrap();
+    let mut leaf = CertificateParams::new(names.to_vec()).unwrap();
+    // With the name of its issuer it would count as signed by itself.
+    leaf.distinguished_name.push(DnType::CommonName, "registry.example.com");
     let leaf = leaf.signed_by(&key, &Issuer::new(params, root_key)).unwrap();
     [root, leaf.pem(), key.serialize_pem()]
 }
