@@ -11,6 +11,7 @@ use crate::gateway::GatewayCommand;
 use crate::host_names;
 use crate::init::InitArguments;
 use crate::keys::KeysCommand;
+use crate::network_arguments::NetworkArguments;
 use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
 use crate::replay::ReplayArguments;
@@ -157,6 +158,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) narrow: Vec<String>,
     #[command(flatten)]
+    pub(crate) network: NetworkArguments,
+    #[command(flatten)]
     pub(crate) limits: LimitArguments,
     /// Source of skills: a directory, OWNER/NAME on GitHub, or the URL of a git repository
     #[arg(long = "skills", value_name = "SOURCE")]
@@ -225,6 +228,8 @@ pub(crate) struct ExecArguments {
     /// Narrow the policy: KEY=VALUE, e.g. proc.memory=512MiB
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) narrow: Vec<String>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArguments,
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
     /// Kill the command after this time, e.g. 30s, 10m

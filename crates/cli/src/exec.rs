@@ -68,7 +68,7 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     }
     arguments.narrow.extend(arguments.limits.narrowing());
     arguments.narrow.extend(mode.map(|mode| format!("fs.workspace={}", mode.as_str())));
-    let context = PolicyContext::of(config, json).in_project(workspace.as_deref());
+    let context = PolicyContext::of(config, json).in_project(workspace.as_deref()).with_network(&arguments.network);
     let policy = Arc::new(choose(&context, arguments.policy.as_deref(), &arguments.narrow)?);
     let env = parse_env(&arguments.env)?;
     check_dependencies(arguments.deps.as_deref())?;

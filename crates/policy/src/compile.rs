@@ -7,7 +7,9 @@ use std::fmt::Display;
 
 use crate::allow_list::{AllowList, AllowLists};
 use crate::deny_list::DenyList;
-use crate::document::{DegradeSection, EnforcementMeans, PolicyDocument, ProcSection, TextList, ToolsSection};
+use crate::document::{
+    DegradeSection, EnforcementMeans, NetSection, PolicyDocument, ProcSection, TextList, ToolsSection,
+};
 use crate::finding::{PolicyError, PolicyFinding, is_terminal_control};
 use crate::key::PolicyKey;
 use crate::limit;
@@ -103,12 +105,26 @@ impl LayerCompiler<'_> {
         if let Some(list) = &net.intercept {
             policy.net.intercept = DenyList::new(self.entries(PolicyKey::NetIntercept, list, EndpointPattern::parse));
         }
+        if let Some(packages) = &net.packages {
+            policy.net.packages = self.with_rule(PolicyKey::NetPackages, packages.value, packages.position);
+            self.check_packages(net);
+        }
         if let Some(dns) = &net.dns {
             policy.net.dns = self.with_rule(PolicyKey::NetDns, dns.value, dns.position);
         }
         if let Some(list) = &net.inject {
             policy.net.inject = self.compile_allow_list(PolicyKey::NetInject, list, InjectPattern::parse);
             self.check_injections(list, &policy.net);
+        }
+    }
+
+    /// Reports a base that opens package registries and disables the network.
+    fn check_packages(&mut self, net: &NetSection) {
+        let (Some(packages), Some(enabled)) = (&net.packages, &net.enabled) else { return };
+        if self.layer == LayerName::Base && packages.value && !enabled.value {
+            let bad = InvalidValue::new("`net.packages: true` contradicts `net.enabled: false`");
+            let help = "remove `enabled: false`: `packages: true` alone opens the package registries and nothing else";
+            self.report(bad.with_help(help), packages.position);
         }
     }
 

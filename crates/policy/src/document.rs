@@ -109,6 +109,11 @@ pub(crate) struct NetSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<value_schema::InjectedHeader>>")]
     pub(crate) inject: Option<TextList>,
+    /// `true`: the package registries that the tools of this host are configured for (npm, pip, cargo, go, maven, apt) can
+    /// be reached, with GET and HEAD only. In a base this also enables the network for them. It cannot be granted to a
+    /// running session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) packages: Option<Spanned<bool>>,
     /// `stub`: a DNS server inside the sandbox answers every name of `allowlist` with one placeholder address, for
     /// programs that resolve names before they use the proxy. It sends no query to the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]

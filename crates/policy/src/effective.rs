@@ -20,9 +20,10 @@ use crate::policy::CompiledPolicy;
 use crate::secret_files::secret_clue;
 
 /// Keys that older versions did not have, with their neutral value.
-const KEYS_ADDED_LATER: [(&str, &str); 6] = [
+const KEYS_ADDED_LATER: [(&str, &str); 7] = [
     ("net.intercept", "[]"),
     ("net.inject", "[]"),
+    ("net.packages", "false"),
     ("net.dns", "none"),
     ("proc.sockets", "256MiB"),
     ("models.max_tokens", "10000000"),
@@ -85,6 +86,8 @@ pub struct NetPolicy {
     pub intercept: Vec<String>,
     /// Names of the credentials that the proxy injects into headers.
     pub credentials: BTreeSet<String>,
+    /// Whether the package registries of the host's tools can be reached.
+    pub packages: bool,
     /// Whether a DNS server runs inside the sandbox.
     pub dns: DnsMode,
 }
@@ -264,9 +267,11 @@ impl EffectivePolicy {
 
     fn summarize_net(&self) -> NetPolicy {
         let net = &self.policy.net;
-        let allowed = net.allowlist.flatten().unwrap_or_default();
+        let mut allowed = net.allowlist.flatten().unwrap_or_default();
+        allowed.retain(|entry| net.packages.value || !entry.value.is_registry());
         NetPolicy {
             enabled: net.enabled.value,
+            packages: net.enabled.value && net.packages.value,
             allowlist: allowed.iter().map(|entry| entry.value.to_string()).collect(),
             denylist: net.denylist.entries().map(|entry| entry.value.to_string()).collect(),
             intercept: net.intercept.entries().map(show).collect(),

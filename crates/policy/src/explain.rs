@@ -52,6 +52,7 @@ fn sentence(policy: &CompiledPolicy, key: PolicyKey) -> Option<String> {
         PolicyKey::NetIntercept => intercept_sentence(policy, &value)?,
         PolicyKey::NetInject => list_sentence(&value, "Headers that the proxy adds and the sandbox never sees:", ".")
             .filter(|_| policy.net.enabled.value)?,
+        PolicyKey::NetPackages => return packages_sentence(policy),
         PolicyKey::NetDns => return dns_sentence(policy),
         PolicyKey::ProcCpus => format!("CPU limit: {shown}."),
         PolicyKey::ProcMemory => format!("Memory limit for all processes together: {shown}."),
@@ -155,7 +156,31 @@ fn network_on_sentence(policy: &CompiledPolicy, value: &KeyValue) -> Option<Stri
     if value.allows_nothing() {
         return Some("No host is reachable: no host is on every allow-list.".to_owned());
     }
+    let entries = policy.net.allowlist.flatten().unwrap_or_default();
+    if entries.iter().any(|entry| entry.value.is_registry()) {
+        // The registries have a sentence of their own.
+        let listed = entries.iter().filter(|entry| !entry.value.is_registry()).map(|entry| entry.value.to_string());
+        let listed: Vec<String> = listed.collect();
+        return (!listed.is_empty())
+            .then(|| format!("Reachable hosts besides the model gateway: {}.", listed.join(", ")));
+    }
     Some(format!("Reachable hosts besides the model gateway: {}.", all_of(value)))
+}
+
+fn packages_sentence(policy: &CompiledPolicy) -> Option<String> {
+    if !policy.net.enabled.value || !policy.net.packages.value {
+        return None;
+    }
+    let entries = policy.net.allowlist.flatten().unwrap_or_default();
+    let named: Vec<String> = entries
+        .iter()
+        .filter(|entry| entry.value.is_registry())
+        .map(|entry| format!("{} ({})", entry.value, entry.rule.file))
+        .collect();
+    if named.is_empty() {
+        return Some("Package registries: none besides the hosts above.".to_owned());
+    }
+    Some(format!("Package registries of this host's tools: {}.", named.join(", ")))
 }
 
 fn denylist_sentence(policy: &CompiledPolicy, value: &KeyValue) -> Option<String> {

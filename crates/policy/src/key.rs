@@ -46,6 +46,8 @@ keys! {
     NetIntercept = "net.intercept";
     /// Headers with credentials that the proxy adds.
     NetInject = "net.inject";
+    /// Whether the package registries of the host's tools can be reached.
+    NetPackages = "net.packages";
     /// Whether a DNS server runs inside the sandbox.
     NetDns = "net.dns";
     /// Number of CPUs.

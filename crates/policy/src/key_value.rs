@@ -122,6 +122,7 @@ impl CompiledPolicy {
             PolicyKey::NetDenylist => KeyValue::deny(&self.net.denylist),
             PolicyKey::NetIntercept => KeyValue::deny(&self.net.intercept),
             PolicyKey::NetInject => KeyValue::flat(&self.net.inject),
+            PolicyKey::NetPackages => KeyValue::One(ValueEntry::of(&self.net.packages)),
             PolicyKey::NetDns => KeyValue::One(ValueEntry::of(&self.net.dns)),
             PolicyKey::DegradeCpus
             | PolicyKey::DegradeMemory

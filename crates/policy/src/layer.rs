@@ -53,6 +53,10 @@ impl BaseLayer {
         Self::compiled(&source, &PolicyDocument::parse(&source)?)
     }
 
+    pub(crate) fn from_policy(policy: CompiledPolicy) -> Self {
+        Self(policy)
+    }
+
     fn compiled(source: &PolicySource, document: &PolicyDocument) -> Result<Self, PolicyError> {
         let strictest = preset::strictest();
         let absent = PolicyDocument::parse(&strictest)?;

@@ -14,6 +14,7 @@
 //! | `fs.read`, `fs.write` | nothing | no opinion |
 //! | `fs.deny_read`, `fs.deny_write` | recognised secrets, and globs of files that host programs run | no addition |
 //! | `net.enabled` | `false` | no opinion |
+//! | `net.packages` | `false` | no opinion |
 //! | `net.dns` | `none` | no opinion |
 //! | `net.allowlist`, `net.inject` | nothing | no opinion |
 //! | `net.denylist`, `net.intercept` | the ceiling's entries | no addition |
@@ -30,6 +31,7 @@
 //! Not here: enforcement, and reading files, clocks or the environment. Callers pass these in.
 
 mod allow_list;
+mod base_additions;
 mod compile;
 mod decision;
 mod deny_list;
@@ -58,6 +60,7 @@ mod trust;
 mod value;
 mod widening;
 
+pub use base_additions::RegistryAccess;
 pub use decision::{Action, Decision, Verdict};
 pub use deny_list::DenyGlobs;
 pub use diff::{ChangeDirection, KeyChange, diff};

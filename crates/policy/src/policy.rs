@@ -48,6 +48,8 @@ pub(crate) struct NetRules {
     /// Hosts to which the proxy forwards only traffic that it can read. Like a denial, an entry only takes away.
     pub(crate) intercept: DenyList<EndpointPattern>,
     pub(crate) inject: AllowLists<InjectPattern>,
+    /// Whether entries of `allowlist` that stand for package registries have an effect.
+    pub(crate) packages: WithRule<bool>,
     pub(crate) dns: WithRule<DnsMode>,
 }
 
@@ -68,6 +70,7 @@ impl CompiledPolicy {
                 denylist: DenyList::none(),
                 intercept: DenyList::none(),
                 inject: AllowLists::any(),
+                packages: WithRule::new(true, RuleRef::no_opinion()),
                 dns: WithRule::new(DnsMode::Stub, RuleRef::no_opinion()),
             },
             limits: BTreeMap::new(),
@@ -120,6 +123,7 @@ impl NetRules {
             denylist: self.denylist.meet(&other.denylist),
             intercept: self.intercept.meet(&other.intercept),
             inject: self.inject.meet(&other.inject),
+            packages: self.packages.min_set(&other.packages),
             dns: self.dns.min(&other.dns),
         }
     }

@@ -149,6 +149,7 @@ impl CompiledPolicy {
         match key {
             PolicyKey::FsWorkspace => value(self.fs.workspace.value > above.fs.workspace.value),
             PolicyKey::NetEnabled => value(self.net.enabled.value && !above.net.enabled.value),
+            PolicyKey::NetPackages => value(self.net.packages.value && !above.net.packages.value),
             PolicyKey::NetDns => value(self.net.dns.value > above.net.dns.value),
             PolicyKey::ModelsUnpriced => value(self.unpriced.value > above.unpriced.value),
             PolicyKey::FsRead => {
@@ -184,6 +185,7 @@ impl CompiledPolicy {
             match key {
                 PolicyKey::FsWorkspace => wider.fs.workspace = more.fs.workspace.clone(),
                 PolicyKey::NetEnabled => wider.net.enabled = more.net.enabled.clone(),
+                PolicyKey::NetPackages => wider.net.packages = more.net.packages.clone(),
                 PolicyKey::NetDns => wider.net.dns = more.net.dns.clone(),
                 PolicyKey::ModelsUnpriced => wider.unpriced = more.unpriced.clone(),
                 PolicyKey::FsRead => {

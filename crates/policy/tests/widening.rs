@@ -65,6 +65,7 @@ fn equal_or_stricter_values_are_accepted() {
         "net.intercept=*:*",
         "net.inject=",
         "net.dns=none",
+        "net.packages=false",
         "degrade.memory=enforced",
         "env.pass=",
         "tools.allow=Bash",
@@ -78,6 +79,10 @@ fn widening_is_denied_with_key_and_value() {
     assert_eq!(
         denied("net.inject=a.example.org:80 X-Key={mine}"),
         "`--narrow` cannot add `a.example.org:80 x-key={mine}` to `net.inject`: the default is `net.inject: []`"
+    );
+    assert_eq!(
+        denied("net.packages=true"),
+        "`--narrow` cannot set `net.packages` to `true`: the default is `net.packages: false`"
     );
     assert_eq!(denied("net.dns=stub"), "`--narrow` cannot set `net.dns` to `stub`: the default is `net.dns: none`");
     assert_eq!(

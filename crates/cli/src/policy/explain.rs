@@ -8,6 +8,8 @@ use base::PrintableText;
 use protocol::{CopiedLinks, KeyEnforcement, PolicyEffective, PolicySentence};
 use serde_json::json;
 
+use crate::network_arguments::NetworkArguments;
+
 use super::{PolicyCommandError, PolicyContext, hidden, load, print_json};
 
 /// Arguments of `explain`.
@@ -18,6 +20,8 @@ pub(crate) struct ExplainArguments {
     /// Explain the policy of this session instead, with the enforcement of each key
     #[arg(long, value_name = "SESSION", conflicts_with = "policy")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    network: NetworkArguments,
 }
 
 /// Prints one sentence per line, each with its layer and rule.
@@ -27,6 +31,7 @@ pub(super) fn run(
     out: &mut dyn Write,
     people: &mut dyn Write,
 ) -> Result<ExitCode, PolicyCommandError> {
+    let setting = &setting.clone().with_network(&args.network);
     let session = if let Some(name) = &args.policy {
         load::named_policy(name, setting)?
     } else {
@@ -34,6 +39,13 @@ pub(super) fn run(
         writeln!(people, "from {note}").map_err(PolicyCommandError::Output)?;
         session
     };
+    load::check_allowed(&session, setting)?;
+    if session.net().packages {
+        for note in setting.packages.find(setting.workspace.as_deref()).notes() {
+            let note = PrintableText::exact_line(note);
+            writeln!(people, "note: {note}").map_err(PolicyCommandError::Output)?;
+        }
+    }
     let files = hidden::explain(&session, setting.workspace.as_deref())?;
     let sentences: Vec<_> = ::policy::explain(&session).iter().chain(&files).collect();
     if setting.json {

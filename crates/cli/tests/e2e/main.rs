@@ -26,6 +26,7 @@ mod help;
 mod help_lines;
 mod hostile_text;
 mod machine;
+mod packages;
 mod policies;
 mod reconnect;
 mod refusals;

@@ -54,6 +54,7 @@ impl PolicyDocument {
             PolicyKey::NetDenylist => self.net.get_or_insert_default().denylist = Some(value.into_list()?),
             PolicyKey::NetIntercept => self.net.get_or_insert_default().intercept = Some(value.into_list()?),
             PolicyKey::NetInject => self.net.get_or_insert_default().inject = Some(value.into_list()?),
+            PolicyKey::NetPackages => self.net.get_or_insert_default().packages = Some(parse_boolean(value)?),
             PolicyKey::NetDns => self.net.get_or_insert_default().dns = Some(parse_dns_mode(value)?),
             PolicyKey::ProcCpus => self.proc.get_or_insert_default().cpus = Some(value.into_scalar()?),
             PolicyKey::ProcMemory => self.proc.get_or_insert_default().memory = Some(value.into_scalar()?),
