@@ -11,9 +11,10 @@ use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
 
 /// Fields that differ between any two runs, or that only a recording or only a replay has.
-const RUN_SPECIFIC: [&str; 18] = [
+const RUN_SPECIFIC: [&str; 19] = [
     "account",
     "address",
+    "answered_by",
     "asked_by",
     "body",
     "bytes",
