@@ -150,7 +150,7 @@ impl AcpDialogue {
             let message = error["message"].as_str().unwrap_or("a request failed");
             Error::new(ErrorCode::InternalError.into(), message).data(error["data"].clone())
         });
-        // One agent forwards the response body of its vendor's server.
+        // Some agents forward the response body of their vendor's server.
         let body: Value = serde_json::from_str(&decoded.message).unwrap_or_default();
         let details = decoded.data.as_ref().and_then(|data| data.get("details"));
         let message = body.pointer("/error/message").or(details).and_then(Value::as_str);
@@ -161,7 +161,7 @@ impl AcpDialogue {
             return self.end_turn(TurnOutcome::Failed);
         }
         if request == AcpRequest::Session && self.resume.take().is_some() {
-            // One agent cannot load sessions that it saved. It starts a new session and reports an error.
+            // An agent that cannot load its saved sessions reports an error; a new session is started for it.
             self.replaying = false;
             let words = format!("cannot resume the agent's session; starting a new one: {message}");
             self.transcript.push_error(words, None, Some(error.clone()));

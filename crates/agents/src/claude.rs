@@ -46,7 +46,7 @@ impl Agent for ClaudeAgent {
         arguments.extend(["--include-partial-messages", "--permission-prompt-tool", "stdio"]);
         arguments.extend(["--permission-mode", native_mode(mode)]);
         if mode == PermissionMode::Plan {
-            // Its classifier would deny every command if the gateway is not its vendor's.
+            // Claude Code's classifier denies every command when its model address is not the vendor's own.
             arguments.extend(["--settings", r#"{"useAutoModeDuringPlan":false}"#]);
         }
         if let Some(model) = &context.model {

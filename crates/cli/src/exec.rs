@@ -207,8 +207,8 @@ fn not_started(error: SessionError) -> Failure {
     Failure::from_error(ProblemCode::RuntimeError, &error).exit(exit).help(help)
 }
 
-/// Returns the current directory; `None`, for an empty workspace, where nobody means to show all of it: the root, the home
-/// directory or one above it, and the data directory.
+/// Returns the current directory. Returns `None`, which means an empty workspace, for directories that hold too much to
+/// show: the root, the home directory or a directory above it, and the data directory.
 fn default_workspace(config: &Config) -> Option<PathBuf> {
     let current = std::env::current_dir().and_then(|path| path.canonicalize()).ok()?;
     let data_dir = config.data_dir.canonicalize().ok();

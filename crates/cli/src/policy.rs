@@ -35,7 +35,7 @@ pub(crate) enum PolicyCommand {
     Explain(explain::ExplainArguments),
     /// Test whether a policy allows an action; exit code 5 if not
     Test(test::TestArguments),
-    /// Compare two policies: what the second allows more or less
+    /// Compare two policies: list the rights that the second adds and removes
     Diff(diff::DiffArguments),
     /// List the presets, or print one
     Presets(preset::PresetArguments),

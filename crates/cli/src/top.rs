@@ -85,7 +85,7 @@ struct TopTable {
 }
 
 impl TopTable {
-    /// Reads what is new. Rings if a session began to wait for a person.
+    /// Reads the new events. Rings if a session began to wait for a person.
     fn update(&mut self, catalog: &SessionCatalog<'_>) -> Result<(), Failure> {
         let waited: Vec<SessionId> = self.waiting().cloned().collect();
         let mut followed = HashMap::new();

@@ -60,7 +60,7 @@ pub(crate) enum CallRefusal {
     BodyInvalid(String),
     #[error("{}", exceeded_limit(.0))]
     BudgetSpent(store::LimitExceeded),
-    #[error("{}; the held money becomes free when the running calls end", exceeded_limit(.0))]
+    #[error("{}; the held amount is released when the running calls end", exceeded_limit(.0))]
     BudgetHeld(store::LimitExceeded),
     #[error("field `{field}` refused: {reason}")]
     FieldRefused { field: String, reason: String },

@@ -122,7 +122,7 @@ pub enum JailError {
     /// The sandbox has ended.
     #[error("the sandbox has ended")]
     Ended,
-    /// The program does not exist inside.
+    /// The program does not exist inside the sandbox.
     #[error("`{0}` is not in the sandbox")]
     NotFound(String),
     /// The program exists but cannot be executed.

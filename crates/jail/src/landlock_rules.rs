@@ -1,6 +1,6 @@
 //! Landlock rules: a second restriction of file access that does not depend on mounts.
 //!
-//! The private root already contains nothing else. Landlock still holds if a mount trick were found. It also denies every
+//! The private root already contains nothing else. Landlock also protects files if an attacker finds a way around the mounts. It also denies every
 //! change of mounts, and confines signals and abstract sockets to the sandbox.
 
 use std::io;

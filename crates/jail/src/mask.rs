@@ -17,9 +17,9 @@ use crate::plan::CoverFile;
 /// The entries of a mask layer.
 #[derive(Clone, Copy)]
 pub(crate) struct MaskEntries<'a> {
-    /// Paths that do not exist inside.
+    /// Paths that do not exist inside the sandbox.
     pub(crate) masks: &'a [PathBuf],
-    /// Files that have other content inside.
+    /// Files that have other content inside the sandbox.
     pub(crate) covers: &'a [CoverFile],
 }
 

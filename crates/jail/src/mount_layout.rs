@@ -29,7 +29,7 @@ use crate::spawner::Spawner;
 pub struct LayoutMount {
     /// The path on the host, below the layout's directory.
     pub source: PathBuf,
-    /// The path inside.
+    /// The path inside the sandbox.
     pub target: PathBuf,
     /// Whether the mount is writable.
     pub writable: bool,

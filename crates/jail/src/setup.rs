@@ -40,9 +40,9 @@ pub(crate) struct PlanInputs<'a> {
 
 /// The descriptors that a finished sandbox passes to the host.
 pub(crate) struct FinishedSandbox {
-    /// Listens on the model port inside.
+    /// Listens on the model port inside the sandbox.
     pub(crate) models: TcpListener,
-    /// Listens on the egress port inside.
+    /// Listens on the egress port inside the sandbox.
     pub(crate) egress: TcpListener,
     /// The sockets of the name server inside, if the plan has one.
     pub(crate) dns: Option<(TcpListener, UdpSocket)>,

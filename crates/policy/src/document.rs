@@ -167,7 +167,7 @@ pub(crate) struct ProcSection {
     #[schemars(with = "Option<value_schema::Count>")]
     pub(crate) nofile: Option<Spanned<String>>,
     /// Memory of the socket buffers of all processes together. A cgroup enforces it: of version 1 by its own counter, of
-    /// version 2 as a part of `memory`. Where `degrade.memory` accepts a limit for each process, sockets have none.
+    /// version 2 as a part of `memory`. If `degrade.memory` accepts a limit for each process, sockets have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<value_schema::Size>")]
     pub(crate) sockets: Option<Spanned<String>>,

@@ -98,7 +98,7 @@ pub struct CopiedLinks {
     /// Number of files.
     #[cfg_attr(feature = "openapi", schema(value_type = i64, minimum = 0))]
     pub files: u64,
-    /// Their size.
+    /// The size of these files in bytes.
     #[cfg_attr(feature = "openapi", schema(value_type = i64, minimum = 0))]
     pub bytes: u64,
 }

@@ -88,9 +88,9 @@ pub struct SandboxSpec {
     pub id: String,
     /// The host directory of the workspace; an empty directory when absent.
     pub workspace: Option<PathBuf>,
-    /// The path of the workspace inside, if the backend can choose it; see [`SandboxBackend::workspace_path`].
+    /// The path of the workspace inside the sandbox, if the backend can choose it; see [`SandboxBackend::workspace_path`].
     pub workspace_at: PathBuf,
-    /// Read-only mounts: host path and path inside.
+    /// Read-only mounts: host path and path inside the sandbox.
     pub mounts: Vec<(PathBuf, PathBuf)>,
     /// Files placed before the first command: path inside and content.
     pub files: Vec<(PathBuf, Vec<u8>)>,
@@ -151,7 +151,7 @@ pub enum SandboxError {
         #[source]
         source: std::io::Error,
     },
-    /// The program does not exist inside.
+    /// The program does not exist inside the sandbox.
     #[error("`{0}` is not in the sandbox")]
     NotFound(String),
     /// The program exists but cannot be executed.
@@ -176,7 +176,7 @@ pub enum SandboxError {
         source: std::io::Error,
     },
     /// The sandbox is gone.
-    #[error("the sandbox is gone")]
+    #[error("the sandbox has ended")]
     Gone,
 }
 

@@ -36,7 +36,7 @@ const GVISOR: &str = "gvisor";
 /// A backend under test.
 #[derive(Clone)]
 struct Subject {
-    /// Its name in the tests. One engine can have several runtimes.
+    /// The name in the tests. One engine can have several runtimes.
     name: &'static str,
     backend: Arc<dyn SandboxBackend>,
     mode: WorkspaceMode,

@@ -101,12 +101,12 @@ pub struct CommandSession {
     background: Mutex<Vec<SandboxProcess>>,
 }
 
-/// What happens to the changes of a workspace when a command session ends.
+/// The action on the changes of a workspace when a command session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangesAtEnd {
-    /// They are kept for review.
+    /// The changes are kept for review.
     Keep,
-    /// They are deleted.
+    /// The changes are deleted.
     Discard,
 }
 

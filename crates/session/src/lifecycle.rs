@@ -1,6 +1,6 @@
 //! The life of a session: its actor, its turns, its agent process and its permission requests.
 //!
-//! A prompt passes these files of the crate, in this order:
+//! A prompt passes these main files of the crate, in this order:
 //!
 //! 1. `sessions.rs`: `Sessions::send` passes the message to the session's actor and waits for the reply.
 //! 2. `actor.rs`: the actor's loop receives the command.

@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for TextSeed<'_> {
         Ok(())
     }
 
-    /// A number, a boolean or a null is one token at most.
+    // Numbers, booleans and nulls count nothing.
     fn visit_bool<E>(self, _: bool) -> Result<(), E> {
         Ok(())
     }

@@ -39,12 +39,12 @@ fn check(decision: Decision, doing: &'static str, path: &Path) -> Result<(), Fil
 }
 
 impl WorkspaceView {
-    /// Fails when the policy denies to read `path`.
+    /// Fails when the policy does not allow to read `path`.
     pub(super) fn check_read(&self, path: &Path) -> Result<(), FilesError> {
         check(self.policy.decide(&Action::Read(Path::new(WORKSPACE).join(path))), "read", path)
     }
 
-    /// Fails when the policy denies to change `path`.
+    /// Fails when the policy does not allow to change `path`.
     pub(super) fn check_change(&self, path: &Path) -> Result<(), FilesError> {
         let path_inside = Path::new(WORKSPACE).join(path);
         check(self.policy.decide(&Action::Write(path_inside.clone())), "change", path)?;

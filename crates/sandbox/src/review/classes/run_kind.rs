@@ -22,7 +22,7 @@ pub enum RunKind {
     ToolConfiguration,
     /// A coding agent obeys it.
     AgentInstructions,
-    /// It selects programs and repositories for git.
+    /// The file selects programs and repositories for git.
     GitConfiguration,
 }
 

@@ -23,7 +23,7 @@ pub enum CommitsError {
     /// The saved objects are larger than the limit.
     #[error("the objects of the session are {bytes} bytes, the limit is {limit}")]
     TooLarge {
-        /// Their size.
+        /// The size of the objects.
         bytes: u64,
         /// The limit.
         limit: u64,

@@ -23,9 +23,9 @@ use crate::review::{ApplyOptions, SavedChanges, WriteRules};
 pub struct AppliedCommits {
     /// The host's branch.
     pub branch: String,
-    /// Its commit before.
+    /// The commit of the branch before the apply; `None` if it had none.
     pub from: Option<String>,
-    /// Its commit now.
+    /// The commit of the branch after the apply.
     pub to: String,
     /// The number of commits.
     pub commit_count: usize,
