@@ -35,7 +35,9 @@ impl LimitArguments {
     /// programs and toolchains are there.
     pub(crate) async fn check_home(&self, workspace: &Path) -> Result<(), Failure> {
         let home = config::home().and_then(|home| home.canonicalize().ok());
-        if self.yes || !home.is_some_and(|home| home.starts_with(workspace)) {
+        // The root directory is refused as a workspace for everybody.
+        let is_root = workspace.parent().is_none();
+        if self.yes || is_root || !home.is_some_and(|home| home.starts_with(workspace)) {
             return Ok(());
         }
         let what =

@@ -44,7 +44,7 @@ impl MountSources {
             let tree = clone_tree(&layer.directory).during(SetupStep::OpenSource, layer.directory.display())?;
             // The id map also lets the sandbox user read files that only their owner can read. The tree itself is never
             // attached writable: it is the lower layer of an overlay, or made read-only after this.
-            restrict(&tree, true, ids.as_deref_mut()).during(SetupStep::OpenSource, layer.directory.display())?;
+            restrict(&tree, true, ids.as_deref_mut()).during(SetupStep::IdMapOwner, layer.directory.display())?;
             sys::mount_setattr(tree.as_fd(), attr::RDONLY, true, None)
                 .during(SetupStep::OpenSource, layer.directory.display())?;
             layers.push(tree);
@@ -54,7 +54,7 @@ impl MountSources {
             Some(directory) => {
                 let tree = clone_tree(directory).during(SetupStep::OpenSource, directory.display())?;
                 let writable = !matches!(plan.workspace, WorkspacePlan::ReadOnly { .. });
-                restrict(&tree, writable, ids).during(SetupStep::IdMapWorkspace, directory.display())?;
+                restrict(&tree, writable, ids).during(SetupStep::IdMapOwner, directory.display())?;
                 Some(tree)
             }
         };

@@ -45,7 +45,7 @@ pub(super) async fn print(catalog: &SessionCatalog<'_>, arguments: &LogsArgument
 fn lines(timeline: &mut Timeline, event: &Event) -> String {
     match &event.draft.body {
         EventBody::ItemCompleted(completed) if is_prompt(&completed.item) => {
-            timeline.note(event, "\x1b[35m", "›", "prompt", &text_of(&completed.item))
+            timeline.note(event, "\x1b[36m", "›", "prompt", &text_of(&completed.item))
         }
         EventBody::LlmCall(call) => {
             let shown = model_call(call);
