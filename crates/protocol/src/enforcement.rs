@@ -198,7 +198,7 @@ mod tests {
                 "proc.memory": {"state": "weaker", "by": "rlimit", "value": 4294967296},
                 "net": {"state": "enforced", "by": "proxy", "value": {"enabled": true, "allowlist": ["a:443"], "intercept": []}},
                 "limits": {"state": "enforced", "by": "the host process", "value": {"journal": "1MiB"}},
-                "toolchains": {"state": "enforced", "by": "mounts", "value": {"rust": ["/root/.cargo"]}, "in_workspace": ["/p/.npm"]},
+                "toolchains": {"state": "enforced", "by": "mounts", "value": {"rust": ["/home/you/.cargo"]}, "in_workspace": ["/p/.npm"]},
                 "fs.deny_read": {"state": "enforced", "by": "whiteout layer", "hidden": 2, "without_credentials": [".git/config"]},
                 "fs.workspace": {"state": "enforced", "by": "bind mount", "copied_links": {"files": 1, "bytes": 9}}
             }"#,
