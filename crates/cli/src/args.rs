@@ -210,7 +210,7 @@ pub(crate) struct DoctorArguments {
 pub(crate) struct ExecArguments {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArguments,
-    /// Directory to work in: DIR[:overlay|bind|ro] [default: the current directory, or an empty directory in the home directory]
+    /// Directory to work in, shown at its own path: DIR[:overlay|bind|ro] [default: the current directory, or an empty directory in the home directory]
     #[arg(long, value_name = "DIR[:MODE]")]
     pub(crate) workspace: Option<String>,
     /// Work in an empty directory instead of the current one

@@ -19,14 +19,18 @@ pub struct JailPlan {
     pub id: String,
     /// Host paths mounted inside the sandbox.
     pub binds: Vec<BindMount>,
+    /// Directories of the host that are shown under a layer of their own.
+    pub layers: Vec<LayerPlan>,
     /// Symbolic links of the root: path inside and target.
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Small files of the root: path inside and content.
     pub files: Vec<(PathBuf, Vec<u8>)>,
     /// Whether a name server listens inside, on port 53.
     pub dns: bool,
-    /// The workspace, mounted at `/workspace`.
+    /// The workspace.
     pub workspace: WorkspacePlan,
+    /// The path of the workspace inside. If it is not `/workspace`, that is a link to it. Containers do not use it.
+    pub workspace_at: PathBuf,
     /// The most bytes that can be written to /tmp, home, shared memory and the workspace's layer together.
     pub disk_bytes: u64,
     /// The most files and directories in the same.
@@ -65,6 +69,21 @@ pub struct BindMount {
     pub writable: bool,
 }
 
+/// A directory of the host, shown under a mask layer and, if it is writable, under a private layer that takes the changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerPlan {
+    /// The directory on the host; opened without following a symbolic link.
+    pub directory: PathBuf,
+    /// The path inside the sandbox.
+    pub target: PathBuf,
+    /// Whether commands can write. The host's directory never changes.
+    pub writable: bool,
+    /// Paths that do not exist inside the sandbox, relative to the directory. Their parents exist.
+    pub masks: Vec<PathBuf>,
+    /// Files that have different content inside the sandbox.
+    pub covers: Vec<CoverFile>,
+}
+
 /// A file of the workspace that has different content inside the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoverFile {
@@ -96,7 +115,7 @@ mod as_hex {
     }
 }
 
-/// How `/workspace` is made.
+/// How the workspace is made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum WorkspacePlan {
     /// An empty directory that is lost with the sandbox.

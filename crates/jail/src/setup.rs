@@ -100,8 +100,8 @@ pub(crate) fn finish(
     };
     root.resize(plan)?;
     root.fill(plan, &sources)?;
-    let upper = root.mount_workspace(&plan.workspace, &sources)?;
-    let (workspace, terminals) = (root.open_workspace()?, root.open_terminals()?);
+    let upper = root.mount_workspace(plan, &sources)?;
+    let (workspace, terminals) = (root.open_workspace(plan)?, root.open_terminals()?);
     drop(sources);
     root.enter()?;
 

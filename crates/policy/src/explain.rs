@@ -70,6 +70,14 @@ fn sentence(policy: &CompiledPolicy, key: PolicyKey) -> Option<String> {
         PolicyKey::DegradePids => degrade_sentence(policy, key, "Process limit")?,
         PolicyKey::DegradeDisk => degrade_sentence(policy, key, "Disk limit")?,
         PolicyKey::DegradeLandlock => landlock_sentence(policy)?,
+        PolicyKey::EnvSet => list_sentence(&value, "Environment variables that the policy sets:", ".")?,
+        PolicyKey::PathPrepend => list_sentence(&value, "Directories that are searched first for programs:", ".")?,
+        PolicyKey::Toolchains if value.allows_nothing() => "No toolchain of the host is shown.".to_owned(),
+        PolicyKey::Toolchains if shown == "[auto]" => {
+            "Toolchains of the host that are found are shown read-only; writes to their caches stay in the sandbox."
+                .to_owned()
+        }
+        PolicyKey::Toolchains => format!("Toolchains of the host that are shown read-only: {}.", all_of(&value)),
         PolicyKey::EnvPass => list_sentence(&value, "Environment variables passed from the host:", ".")
             .unwrap_or_else(|| "No environment variables are passed from the host.".to_owned()),
         PolicyKey::ModelsAllow if value.allows_nothing() => "No model can be called.".to_owned(),
@@ -213,7 +221,10 @@ fn landlock_sentence(policy: &CompiledPolicy) -> Option<String> {
 /// Returns warnings about values that cannot take full effect.
 pub fn warnings(policy: &CompiledPolicy) -> Vec<String> {
     let disk = disk_above_memory(policy).map(|note| format!("`proc.disk` is greater than `proc.memory`. {note}"));
-    disk.into_iter().collect()
+    let dead = policy.value(PolicyKey::FsRead).allows_nothing().then(|| {
+        "`fs.read` is empty: no program of the host is visible, so nothing can run. Add `extends: balanced`.".to_owned()
+    });
+    dead.into_iter().chain(disk).collect()
 }
 
 fn disk_above_memory(policy: &CompiledPolicy) -> Option<String> {

@@ -78,6 +78,12 @@ keys! {
     DegradeLandlock = "degrade.landlock";
     /// Variables passed from the host.
     EnvPass = "env.pass";
+    /// Variables with their values.
+    EnvSet = "env.set";
+    /// Directories that are searched first for programs.
+    PathPrepend = "path.prepend";
+    /// Toolchains of the host that are shown.
+    Toolchains = "toolchains";
     /// Models that can be called.
     ModelsAllow = "models.allow";
     /// The most that a session can spend.
@@ -110,6 +116,9 @@ impl PolicyKey {
                 | Self::NetIntercept
                 | Self::NetInject
                 | Self::EnvPass
+                | Self::EnvSet
+                | Self::PathPrepend
+                | Self::Toolchains
                 | Self::ModelsAllow
                 | Self::ToolsAllow
                 | Self::ToolsAsk

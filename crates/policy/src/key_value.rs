@@ -130,6 +130,9 @@ impl CompiledPolicy {
             | PolicyKey::DegradeDisk
             | PolicyKey::DegradeLandlock => KeyValue::one(self.degrade.get(&key)),
             PolicyKey::EnvPass => KeyValue::flat(&self.env),
+            PolicyKey::EnvSet => KeyValue::flat(&self.env_set),
+            PolicyKey::PathPrepend => KeyValue::flat(&self.path_prepend),
+            PolicyKey::Toolchains => KeyValue::flat(&self.toolchains),
             PolicyKey::ModelsAllow => KeyValue::allow(&self.models),
             PolicyKey::ModelsUnpriced => KeyValue::One(ValueEntry::of(&self.unpriced)),
             PolicyKey::ToolsAllow => KeyValue::gates(self, |gate| gate.allow.as_ref()),

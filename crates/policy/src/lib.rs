@@ -20,7 +20,8 @@
 //! | `net.denylist`, `net.intercept` | the ceiling's entries | no addition |
 //! | `proc.*` | small: half a CPU, 256 MiB, 64 processes, 1 minute, 1 MiB, 64 MiB, 256 files | no opinion |
 //! | `degrade.*` | `enforced` | no opinion |
-//! | `env.pass`, `models.allow`, `tools.allow` | nothing | no opinion |
+//! | `env.pass`, `env.set`, `path.prepend`, `models.allow`, `tools.allow` | nothing | no opinion |
+//! | `toolchains` | `none` | no opinion |
 //! | `models.budget_usd`, `models.max_requests` | 0 | no opinion |
 //! | `models.max_tokens` | 10000000 | no opinion |
 //! | `models.unpriced` | `deny` | no opinion |

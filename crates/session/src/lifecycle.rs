@@ -58,7 +58,7 @@ pub(crate) use policy_change::SessionPolicyChange;
 pub(crate) use receipts::{MessageDigest, MessageReceipt};
 pub(crate) use recorder::Recorder;
 pub(crate) use session_handle::{ActorExit, SessionHandle};
-pub(crate) use session_plan::{NO_AGENT, SessionPlan};
+pub(crate) use session_plan::{NO_AGENT, SessionPlan, workspace_at};
 pub(crate) use start_metadata::StartMetadata;
 
 use agent_process::{AgentExit, AgentProcess, AgentSignal, LineReader, OutputLine};

@@ -37,6 +37,7 @@ mod stopping;
 mod streaming;
 mod tasks;
 mod tls;
+mod toolchains;
 mod traffic;
 mod tty;
 mod upstreams;

@@ -251,7 +251,7 @@ impl Actor {
         let context = self.plan.launch_context(&registered, credentials.token.clone());
         let mut launch = self.plan.launch_plan(&registered, credentials.token)?;
         listeners.add_variables(&mut launch.env);
-        self.host.config.variables.pass(&self.plan.policy, &mut launch.env);
+        self.host.config.variables.pass(&sandbox.toolchains(), &self.plan.policy, &mut launch.env);
         // The first start of a fork continues from the state of another session.
         if self.plan.epoch > 1 || self.plan.forked_from.is_some() {
             self.restore_changes(sandbox).await?;
@@ -306,7 +306,8 @@ async fn create_sandbox(
     launch.mounts.extend(skills.mounts());
     launch.files.extend(credentials.files());
     launch.files.push(git_config(&host.config.variables, plan));
-    let sandbox = host.config.backend.create(plan.sandbox_spec(launch.mounts, launch.files)).await?;
+    let sandbox =
+        host.config.backend.create(plan.sandbox_spec(&host.config.variables, launch.mounts, launch.files)).await?;
     match skills.install(&*sandbox, registered.agent.skill_root()).await {
         Ok(()) => Ok((sandbox, credentials)),
         Err(error) => {
