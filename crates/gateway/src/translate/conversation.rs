@@ -258,7 +258,7 @@ impl Conversation {
         let system = std::mem::replace(&mut self.messages, Vec::new());
         for Message { speaker, parts } in rest {
             if speaker == Speaker::System && !keep_later {
-                let text = format!("<system>\n{}\n</system>", join_text(&parts, "\n\n"));
+                let text = format!("<system-reminder>\n{}\n</system-reminder>", join_text(&parts, "\n\n"));
                 self.add(Speaker::User, vec![Part::Text(text)]);
             } else if keep_later && speaker == Speaker::System {
                 self.messages.push(Message { speaker, parts });

@@ -6,7 +6,6 @@ use super::response_encoder::unpack_reasoning;
 use crate::translate::{
     conversation::{
         AnswerFormat, Conversation, Effort, Image, Message, Part, Speaker, Tool, ToolCall, ToolChoice, ToolResult,
-        join_text,
     },
     fields::{Fields, TranslationError},
 };
@@ -225,6 +224,7 @@ fn decode_generation(mut config: Fields, conversation: &mut Conversation) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::translate::conversation::join_text;
 
     #[test]
     fn calls_without_ids_match_their_results() {
