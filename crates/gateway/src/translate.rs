@@ -130,7 +130,7 @@ impl Translation {
     fn encode(self, conversation: Conversation, kind: VendorKind) -> Result<Value, TranslationError> {
         match self.upstream {
             UpstreamApi::Messages => anthropic::request_encoder::encode(conversation),
-            UpstreamApi::ChatCompletions => chat_completions::request_encoder::encode(conversation, kind),
+            UpstreamApi::ChatCompletions => Ok(chat_completions::request_encoder::encode(conversation, kind)),
             UpstreamApi::Gemini => gemini::request_encoder::encode(conversation),
         }
     }

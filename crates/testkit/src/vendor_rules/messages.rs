@@ -55,7 +55,7 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
     }
     let mut calls: Vec<&str> = Vec::new();
     for (index, message) in messages.iter().enumerate() {
-        check_fields(&format!("messages.{index}"), message, &["role", "content"])?;
+        check_fields(&format!("messages.{index}"), message, &["role", "content", "output_config"])?;
         let text = message["content"].as_str();
         let blocks = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
         if blocks.is_empty() && text.is_none_or(str::is_empty) {

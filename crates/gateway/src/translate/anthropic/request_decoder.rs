@@ -35,7 +35,8 @@ pub(in crate::translate) fn decode(body: &[u8]) -> Result<Conversation, Translat
     system.retain(|part| !matches!(part, Part::Text(text) if text.starts_with(BILLING_BLOCK)));
     conversation.add(Speaker::System, system);
     for message in request.objects("messages")? {
-        conversation.messages.push(decode_message(message)?);
+        let message = decode_message(message, &mut conversation.effort)?;
+        conversation.messages.push(message);
     }
     for tool in request.objects("tools")? {
         conversation.tools.push(decode_tool(tool)?);
@@ -48,7 +49,7 @@ pub(in crate::translate) fn decode(body: &[u8]) -> Result<Conversation, Translat
     Ok(conversation)
 }
 
-fn decode_message(mut message: Fields) -> Result<Message, TranslationError> {
+fn decode_message(mut message: Fields, effort: &mut Option<Effort>) -> Result<Message, TranslationError> {
     let speaker = match message.need::<String>("role")?.as_str() {
         "assistant" => Speaker::Assistant,
         "system" => Speaker::System,
@@ -56,6 +57,11 @@ fn decode_message(mut message: Fields) -> Result<Message, TranslationError> {
         other => return Err(message.invalid("role", format!("the role `{other}` is unknown"))),
     };
     let parts = decode_content(message.content("content")?)?;
+    // The effort of one turn, which the last message may change.
+    if let Some(mut output) = message.object("output_config")? {
+        *effort = decode_effort(&mut output)?.or(*effort);
+        output.finish(&[])?;
+    }
     message.finish(&HINTS)?;
     Ok(Message { speaker, parts })
 }
@@ -140,6 +146,7 @@ fn decode_tool_choice(mut choice: Fields, conversation: &mut Conversation) -> Re
 }
 
 fn decode_reasoning(request: &mut Fields, conversation: &mut Conversation) -> Result<(), TranslationError> {
+    let of_turn = conversation.effort.take();
     if let Some(mut thinking) = request.object("thinking")? {
         conversation.effort = match thinking.need::<String>("type")?.as_str() {
             "disabled" => Some(Effort::None),
@@ -149,13 +156,12 @@ fn decode_reasoning(request: &mut Fields, conversation: &mut Conversation) -> Re
         };
         thinking.finish(&["display"])?;
     }
-    let Some(mut output) = request.object("output_config")? else { return Ok(()) };
-    if let Some(effort) = output.take::<String>("effort")?
-        && conversation.effort != Some(Effort::None)
-    {
-        let named = Effort::named(&effort).ok_or_else(|| output.invalid("effort", format!("`{effort}` is unknown")))?;
-        conversation.effort = Some(named);
+    let mut output = request.object("output_config")?;
+    let of_request = output.as_mut().map(decode_effort).transpose()?.flatten();
+    if conversation.effort != Some(Effort::None) {
+        conversation.effort = of_turn.or(of_request).or(conversation.effort);
     }
+    let Some(mut output) = output else { return Ok(()) };
     if let Some(mut format) = output.object("format")? {
         let kind: String = format.need("type")?;
         if kind != "json_schema" {
@@ -166,4 +172,10 @@ fn decode_reasoning(request: &mut Fields, conversation: &mut Conversation) -> Re
         format.finish(&[])?;
     }
     output.finish(&[])
+}
+
+fn decode_effort(output: &mut Fields) -> Result<Option<Effort>, TranslationError> {
+    let Some(effort) = output.take::<String>("effort")? else { return Ok(None) };
+    let named = Effort::named(&effort).ok_or_else(|| output.invalid("effort", format!("`{effort}` is unknown")))?;
+    Ok(Some(named))
 }

@@ -5,20 +5,13 @@ use serde_json::{Map, Value, json};
 use crate::{
     translate::{
         conversation::{AnswerFormat, Conversation, Effort, Message, Part, Speaker, Tool, ToolChoice, ToolResult, join_text},
-        fields::TranslationError,
     },
     vendor::VendorKind,
 };
 
-/// Writes a chat completions request for a server of `kind`. Fails if the conversation has a part that it cannot hold.
-pub(in crate::translate) fn encode(
-    mut conversation: Conversation,
-    kind: VendorKind,
-) -> Result<Value, TranslationError> {
+/// Writes a chat completions request for a server of `kind`.
+pub(in crate::translate) fn encode(mut conversation: Conversation, kind: VendorKind) -> Value {
     let openai = kind == VendorKind::Openai;
-    if conversation.top_k.is_some() && openai {
-        return Err(TranslationError::NoEquivalent { field: "top_k".to_owned() });
-    }
     // Some compatible servers accept system messages only at the start.
     let system = conversation.take_system(openai);
     let mut messages: Vec<Value> =
@@ -40,7 +33,7 @@ pub(in crate::translate) fn encode(
     set(limit, conversation.max_tokens.map(Value::from));
     set("temperature", conversation.temperature.map(Value::from));
     set("top_p", conversation.top_p.map(Value::from));
-    set("top_k", conversation.top_k.map(Value::from));
+    // `top_k` only cuts unlikely tokens off, and this API has no such field.
     set("presence_penalty", conversation.presence_penalty.map(Value::from));
     set("frequency_penalty", conversation.frequency_penalty.map(Value::from));
     set("seed", conversation.seed.map(Value::from));
@@ -51,7 +44,7 @@ pub(in crate::translate) fn encode(
         set("stream", Some(true.into()));
         set("stream_options", Some(json!({"include_usage": true})));
     }
-    Ok(Value::Object(chat))
+    Value::Object(chat)
 }
 
 /// Returns whether a model is known to accept an effort. Other models and servers reject the field.

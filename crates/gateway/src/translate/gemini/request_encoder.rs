@@ -15,10 +15,16 @@ use crate::translate::{
 /// current turn without a signature.
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
+/// The instruction in place of `parallel_tool_calls: false`, for which this API has no field.
+const ONE_CALL: &str = "Call at most one tool in each answer.";
+
 /// Writes a Gemini request. The model and the stream flag belong into the path.
 pub(in crate::translate) fn encode(mut conversation: Conversation) -> Result<Value, TranslationError> {
     let mut out = Map::new();
-    let system = conversation.take_system(false);
+    let mut system = conversation.take_system(false);
+    if conversation.parallel_tool_calls == Some(false) && !conversation.tools.is_empty() {
+        system = Some(system.map_or_else(|| ONE_CALL.to_owned(), |text| format!("{text}\n\n{ONE_CALL}")));
+    }
     if let Some(text) = system {
         out.insert("systemInstruction".to_owned(), json!({"parts": [{"text": text}]}));
     }
@@ -36,9 +42,6 @@ pub(in crate::translate) fn encode(mut conversation: Conversation) -> Result<Val
         }
     }
     out.insert("contents".to_owned(), contents.into());
-    if conversation.parallel_tool_calls == Some(false) && conversation.tools.len() > 1 {
-        return Err(TranslationError::NoEquivalent { field: "parallel_tool_calls: false".to_owned() });
-    }
     if !conversation.tools.is_empty() {
         let functions: Vec<Value> = conversation
             .tools
