@@ -16,6 +16,8 @@ mod gemini;
 mod response_body;
 mod response_writer;
 mod responses;
+#[cfg(test)]
+mod round_trips;
 mod stream_encoder;
 
 use bytes::Bytes;
@@ -99,13 +101,7 @@ impl Translation {
             ),
         };
         request.headers = self.upstream_headers(&request.headers);
-        Ok(ResponseTranslation {
-            client: self.client,
-            upstream: self.upstream,
-            input_estimate,
-            wants_usage,
-            aliases,
-        })
+        Ok(ResponseTranslation { client: self.client, upstream: self.upstream, input_estimate, wants_usage, aliases })
     }
 
     fn decode(self, request: &UpstreamRequest) -> Result<Conversation, TranslationError> {
@@ -164,14 +160,18 @@ impl ResponseTranslation {
     fn translator(&self) -> ResponseTranslator {
         let decoder: Box<dyn ResponseDecoder> = match self.upstream {
             UpstreamApi::Messages => Box::new(anthropic::response_decoder::MessagesResponseDecoder::default()),
-            UpstreamApi::ChatCompletions => Box::new(chat_completions::response_decoder::ChatResponseDecoder::default()),
+            UpstreamApi::ChatCompletions => {
+                Box::new(chat_completions::response_decoder::ChatResponseDecoder::default())
+            }
             UpstreamApi::Gemini => Box::new(gemini::response_decoder::GeminiResponseDecoder::default()),
         };
         let encoder: Box<dyn StreamEncoder> = match self.client {
             ModelEndpoint::Messages | ModelEndpoint::CountTokens => {
                 Box::new(anthropic::response_encoder::MessagesStreamEncoder::default())
             }
-            ModelEndpoint::ChatCompletions => Box::new(chat_completions::response_encoder::ChatStreamEncoder::default()),
+            ModelEndpoint::ChatCompletions => {
+                Box::new(chat_completions::response_encoder::ChatStreamEncoder::default())
+            }
             ModelEndpoint::Responses => {
                 Box::new(responses::response_encoder::ResponsesStreamEncoder::new(self.aliases.clone()))
             }

@@ -68,7 +68,8 @@ async fn check(scenario: Scenario, kind: VendorKind, model: &str) {
 /// Starts a vendor whose model is `script`; it notes the requests that it rejects.
 async fn start_vendor(script: &str, rejected: Arc<Mutex<Vec<String>>>) -> StubVendor {
     let model = Arc::new(ScriptedUpstream::new(ModelScript::parse(script).unwrap()));
-    StubVendor::with_handler(move |request, connection| serve(model.clone(), rejected.clone(), request, connection)).await
+    StubVendor::with_handler(move |request, connection| serve(model.clone(), rejected.clone(), request, connection))
+        .await
 }
 
 async fn serve(

@@ -65,9 +65,8 @@ impl BlockSequencer {
 
     /// Signs the reasoning before, or adds reasoning without text for the signature.
     pub(super) fn push_signature(&mut self, signature: String) {
-        let is_unsigned = |block: &BufferedBlock| {
-            matches!(block.kind, BufferedBlockKind::Thinking) && block.signature.is_none()
-        };
+        let is_unsigned =
+            |block: &BufferedBlock| matches!(block.kind, BufferedBlockKind::Thinking) && block.signature.is_none();
         if !self.blocks.last().is_some_and(is_unsigned) {
             self.add_block(BufferedBlockKind::Thinking);
         }
@@ -156,7 +155,13 @@ impl BlockSequencer {
     }
 
     fn add_block(&mut self, kind: BufferedBlockKind) -> usize {
-        self.blocks.push(BufferedBlock { kind, open: false, pending: String::new(), arguments: String::new(), signature: None });
+        self.blocks.push(BufferedBlock {
+            kind,
+            open: false,
+            pending: String::new(),
+            arguments: String::new(),
+            signature: None,
+        });
         self.blocks.len() - 1
     }
 

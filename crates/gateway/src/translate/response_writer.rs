@@ -40,14 +40,9 @@ pub(super) struct ResponseTranslator {
 
 impl ResponseTranslator {
     /// Creates a translator from one API to another; the prompt has about `input_estimate` tokens.
-    pub(super) fn new(
-        decoder: Box<dyn ResponseDecoder>,
-        encoder: Box<dyn StreamEncoder>,
-        input_estimate: u64,
-    ) -> Self {
+    pub(super) fn new(decoder: Box<dyn ResponseDecoder>, encoder: Box<dyn StreamEncoder>, input_estimate: u64) -> Self {
         let blocks = BlockSequencer::default();
-        let writer =
-            ResponseWriter { encoder, input_estimate, state: StreamState::NotBegun, blocks, output_bytes: 0 };
+        let writer = ResponseWriter { encoder, input_estimate, state: StreamState::NotBegun, blocks, output_bytes: 0 };
         Self { decoder, writer }
     }
 

@@ -30,7 +30,8 @@ const GENERATION_FIELDS: [&str; 14] = [
     "topK",
     "topP",
 ];
-const PART_FIELDS: [&str; 6] = ["text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"];
+const PART_FIELDS: [&str; 6] =
+    ["text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"];
 
 pub(super) fn check(body: &Value) -> Result<(), String> {
     check_fields("the request", body, &FIELDS)?;

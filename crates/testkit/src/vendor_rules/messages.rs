@@ -79,7 +79,11 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
         for block in blocks {
             check_block(block, &message["role"]).map_err(|error| format!("messages.{index}: {error}"))?;
         }
-        calls = blocks.iter().filter(|block| block["type"] == "tool_use").filter_map(|block| block["id"].as_str()).collect();
+        calls = blocks
+            .iter()
+            .filter(|block| block["type"] == "tool_use")
+            .filter_map(|block| block["id"].as_str())
+            .collect();
         check_unique(blocks.iter().map(|block| &block["id"]))?;
     }
     match calls.first() {
@@ -105,9 +109,7 @@ fn check_block(block: &Value, role: &Value) -> Result<(), String> {
             block["input"].as_object().map(|_| ()).ok_or_else(|| "input: it is not an object".to_owned())
         }
         "tool_result" if !by_model => Ok(()),
-        "image" if !by_model => {
-            check_fields("source", &block["source"], &["type", "media_type", "data", "url"])
-        }
+        "image" if !by_model => check_fields("source", &block["source"], &["type", "media_type", "data", "url"]),
         other => Err(format!("a block `{other}` is not accepted here")),
     }
 }

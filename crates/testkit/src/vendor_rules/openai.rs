@@ -92,7 +92,8 @@ fn check_content(content: &Value) -> Result<(), String> {
         Value::Array(parts) if !parts.is_empty() => parts,
         _ => return Err("content: it is neither a text nor a list of parts".to_owned()),
     };
-    let is_known = |part: &&Value| ["text", "image_url", "refusal"].contains(&part["type"].as_str().unwrap_or_default());
+    let is_known =
+        |part: &&Value| ["text", "image_url", "refusal"].contains(&part["type"].as_str().unwrap_or_default());
     parts.iter().find(|part| !is_known(part)).map_or(Ok(()), |part| Err(format!("content: unknown part {part}")))
 }
 

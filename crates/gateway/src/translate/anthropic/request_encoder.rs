@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::translate::{
-    conversation::{AnswerFormat, Conversation, Effort, Image, Message, Part, Signature, Speaker, ToolChoice, ToolResult, join_text},
+    conversation::{
+        AnswerFormat, Conversation, Effort, Image, Message, Part, Signature, Speaker, ToolChoice, ToolResult, join_text,
+    },
     fields::TranslationError,
 };
 
@@ -77,8 +79,7 @@ fn encode_message(message: Message, reasons: bool) -> Option<Value> {
     // Results must come before any other part, and all of them in the message after their calls.
     let (results, others): (Vec<Part>, Vec<Part>) =
         message.parts.into_iter().partition(|part| matches!(part, Part::ToolResult(_)));
-    let content: Vec<Value> =
-        results.into_iter().chain(others).filter_map(|part| encode_part(part, reasons)).collect();
+    let content: Vec<Value> = results.into_iter().chain(others).filter_map(|part| encode_part(part, reasons)).collect();
     (!content.is_empty()).then(|| json!({"role": role, "content": content}))
 }
 
@@ -192,11 +193,11 @@ enum ReasoningKind {
 impl ReasoningKind {
     fn of(model: &str) -> Self {
         let is = |names: &[&str]| names.iter().any(|name| model.contains(name));
-        if !model.contains("claude") || is(&["claude-3-5", "claude-3-opus", "claude-3-haiku", "claude-3-sonnet", "claude-2"]) {
-            Self::Absent
-        } else if is(&["claude-3-7", "-4-0", "-4-1", "-4-5", "opus-4-2025", "sonnet-4-2025"])
-            || model.ends_with("-4")
+        if !model.contains("claude")
+            || is(&["claude-3-5", "claude-3-opus", "claude-3-haiku", "claude-3-sonnet", "claude-2"])
         {
+            Self::Absent
+        } else if is(&["claude-3-7", "-4-0", "-4-1", "-4-5", "opus-4-2025", "sonnet-4-2025"]) || model.ends_with("-4") {
             Self::Budget
         } else {
             Self::Adaptive

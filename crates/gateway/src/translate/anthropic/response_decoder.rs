@@ -82,7 +82,8 @@ impl MessagesResponseDecoder {
         let usage = &self.usage;
         let is_counted = usage.input_tokens.is_some() || usage.output_tokens.is_some();
         let count = |tokens: Option<u64>| tokens.unwrap_or(0);
-        let hour = usage.cache_creation.as_ref().and_then(|by_lifetime| by_lifetime["ephemeral_1h_input_tokens"].as_u64());
+        let hour =
+            usage.cache_creation.as_ref().and_then(|by_lifetime| by_lifetime["ephemeral_1h_input_tokens"].as_u64());
         let tokens = TokenCounts {
             input: count(usage.input_tokens),
             cached: count(usage.cache_read_input_tokens),

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    translate::{
-        conversation::{AnswerFormat, Conversation, Effort, Message, Part, Speaker, Tool, ToolChoice, ToolResult, join_text},
+    translate::conversation::{
+        AnswerFormat, Conversation, Effort, Message, Part, Speaker, Tool, ToolChoice, ToolResult, join_text,
     },
     vendor::VendorKind,
 };
@@ -14,8 +14,7 @@ pub(in crate::translate) fn encode(mut conversation: Conversation, kind: VendorK
     let openai = kind == VendorKind::Openai;
     // Some compatible servers accept system messages only at the start.
     let system = conversation.take_system(openai);
-    let mut messages: Vec<Value> =
-        system.map(|text| json!({"role": "system", "content": text})).into_iter().collect();
+    let mut messages: Vec<Value> = system.map(|text| json!({"role": "system", "content": text})).into_iter().collect();
     for message in conversation.messages {
         add_message(message, openai, &mut messages);
     }
@@ -53,7 +52,9 @@ fn reasons(model: &str) -> bool {
     let is_numbered = |prefix: &str| {
         name.strip_prefix(prefix).and_then(|rest| rest.chars().next()).is_some_and(|c| ('1'..='9').contains(&c))
     };
-    name.starts_with("gpt-oss") || is_numbered("o") || is_numbered("gpt-") && !name.starts_with("gpt-3") && !name.starts_with("gpt-4")
+    name.starts_with("gpt-oss")
+        || is_numbered("o")
+        || is_numbered("gpt-") && !name.starts_with("gpt-3") && !name.starts_with("gpt-4")
 }
 
 fn effort_name(effort: Effort) -> &'static str {

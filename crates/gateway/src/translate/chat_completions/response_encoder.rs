@@ -90,7 +90,8 @@ impl StreamEncoder for ChatStreamEncoder {
     }
 
     fn close_block(&mut self, _index: usize, signature: Option<&str>, out: &mut BytesMut) {
-        self.signature = signature.filter(|_| signature_is_of_calls(signature)).map(str::to_owned).or(self.signature.take());
+        self.signature =
+            signature.filter(|_| signature_is_of_calls(signature)).map(str::to_owned).or(self.signature.take());
         // A call without arguments still needs an object.
         if matches!(self.open.take(), Some(BlockStart::Tool { .. }))
             && let Some((index, call)) = self.last_call()

@@ -30,10 +30,10 @@ pub(in crate::translate) fn encode(mut conversation: Conversation) -> Result<Val
     }
     let names = call_names(&conversation);
     let mut contents: Vec<Value> = Vec::new();
-    for message in &conversation.messages {
+    for message in std::mem::take(&mut conversation.messages) {
         let is_model = message.speaker == Speaker::Assistant;
         let role = if is_model { "model" } else { "user" };
-        let parts = encode_parts(&message.parts, &names)?;
+        let parts = encode_parts(message.parts, &names)?;
         // Roles must alternate.
         match contents.last_mut().filter(|last| last["role"] == role).and_then(|last| last["parts"].as_array_mut()) {
             Some(last) => last.extend(parts),
@@ -45,9 +45,9 @@ pub(in crate::translate) fn encode(mut conversation: Conversation) -> Result<Val
     if !conversation.tools.is_empty() {
         let functions: Vec<Value> = conversation
             .tools
-            .iter()
+            .drain(..)
             .map(|tool| {
-                let description = tool.description.as_deref().unwrap_or_default();
+                let description = tool.description.unwrap_or_default();
                 json!({"name": tool.name, "description": description, "parametersJsonSchema": tool.schema})
             })
             .collect();
@@ -70,7 +70,7 @@ fn call_names(conversation: &Conversation) -> BTreeMap<String, String> {
     calls.map(|call| (call.id.clone(), call.name.clone())).collect()
 }
 
-fn encode_parts(parts: &[Part], names: &BTreeMap<String, String>) -> Result<Vec<Value>, TranslationError> {
+fn encode_parts(parts: Vec<Part>, names: &BTreeMap<String, String>) -> Result<Vec<Value>, TranslationError> {
     let (mut encoded, mut images) = (Vec::new(), Vec::new());
     let mut signature: Option<String> = None;
     let mut has_call = false;
@@ -98,8 +98,8 @@ fn encode_parts(parts: &[Part], names: &BTreeMap<String, String>) -> Result<Vec<
                 encoded.push(part);
             }
             Part::ToolResult(result) => {
-                encoded.push(encode_result(result, names)?);
-                for part in &result.content {
+                encoded.push(encode_result(&result, names)?);
+                for part in result.content {
                     if let Part::Image(image) = part {
                         images.push(encode_image(image)?);
                     }
@@ -121,7 +121,7 @@ fn encode_result(result: &ToolResult, names: &BTreeMap<String, String>) -> Resul
     Ok(json!({"functionResponse": {"id": result.id, "name": name, "response": {field: text}}}))
 }
 
-fn encode_image(image: &Image) -> Result<Value, TranslationError> {
+fn encode_image(image: Image) -> Result<Value, TranslationError> {
     match image {
         Image::Base64 { media_type, data } => Ok(json!({"inlineData": {"mimeType": media_type, "data": data}})),
         // This API reads only files that were uploaded to it.

@@ -120,7 +120,18 @@ fn pack_reasoning(text: &str, signature: &str) -> String {
 /// Returns the reasoning and the signature that [`pack_reasoning`] packed; `None` for any other signature.
 pub(super) fn unpack_reasoning(signature: &str) -> Option<(String, String)> {
     // Some clients write Base64 in the alphabet for URLs.
-    let standard: String = signature.chars().map(|c| if c == '-' { '+' } else if c == '_' { '/' } else { c }).collect();
+    let standard: String = signature
+        .chars()
+        .map(|c| {
+            if c == '-' {
+                '+'
+            } else if c == '_' {
+                '/'
+            } else {
+                c
+            }
+        })
+        .collect();
     let [text, signature]: [String; 2] = serde_json::from_slice(&STANDARD.decode(standard).ok()?).ok()?;
     Some((text, signature))
 }

@@ -25,7 +25,8 @@ const HINTS: [&str; 12] = [
     "generate",
 ];
 /// Fields of items that only identify them.
-const ITEM_HINTS: [&str; 6] = ["id", "internal_chat_message_metadata_passthrough", "metadata", "phase", "status", "type"];
+const ITEM_HINTS: [&str; 6] =
+    ["id", "internal_chat_message_metadata_passthrough", "metadata", "phase", "status", "type"];
 
 /// Reads a responses request. Fails if it refers to a response stored at the vendor.
 pub(in crate::translate) fn decode(body: &[u8]) -> Result<Conversation, TranslationError> {
@@ -107,11 +108,7 @@ fn decode_format(mut format: Fields) -> Result<Option<AnswerFormat>, Translation
     Ok(decoded)
 }
 
-fn decode_item(
-    mut item: Fields,
-    conversation: &mut Conversation,
-    tools: &mut ToolSet,
-) -> Result<(), TranslationError> {
+fn decode_item(mut item: Fields, conversation: &mut Conversation, tools: &mut ToolSet) -> Result<(), TranslationError> {
     let kind: String = item.take("type")?.unwrap_or_else(|| "message".to_owned());
     match kind.as_str() {
         "message" => {
