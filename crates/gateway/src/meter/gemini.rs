@@ -44,7 +44,6 @@ struct PromptFeedback {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(clippy::struct_field_names, reason = "the names are the vendor's")]
 struct TokenCounts {
     prompt_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,

@@ -186,11 +186,10 @@ impl Effort {
     /// Returns the effort that is nearest to a number of reasoning tokens; negative if the model decides.
     pub(super) fn from_tokens(tokens: i64) -> Self {
         match tokens {
-            ..=-1 => Self::Medium,
             0 => Self::None,
             1..=4_095 => Self::Low,
-            4_096..=16_383 => Self::Medium,
-            _ => Self::High,
+            16_384.. => Self::High,
+            _ => Self::Medium,
         }
     }
 
@@ -255,7 +254,7 @@ impl Conversation {
     pub(super) fn take_system(&mut self, keep_later: bool) -> Option<String> {
         let leading = self.messages.iter().take_while(|message| message.speaker == Speaker::System).count();
         let rest = self.messages.split_off(leading);
-        let system = std::mem::replace(&mut self.messages, Vec::new());
+        let system = std::mem::take(&mut self.messages);
         for Message { speaker, parts } in rest {
             if speaker == Speaker::System && !keep_later {
                 let text = format!("<system-reminder>\n{}\n</system-reminder>", join_text(&parts, "\n\n"));

@@ -14,12 +14,15 @@ fn any_text() -> impl Strategy<Value = String> {
     "[a-z<>\"\\\\ä]{1,8}"
 }
 
+/// A prompt, whether it has a picture, the answer, and its calls: their text, and whether they fail.
+type Exchange = (String, bool, String, Vec<(String, bool)>);
+
 /// Generates one prompt, and perhaps calls with their results.
-fn any_exchange() -> impl Strategy<Value = (String, bool, String, Vec<(String, bool)>)> {
+fn any_exchange() -> impl Strategy<Value = Exchange> {
     (any_text(), any::<bool>(), any_text(), prop::collection::vec((any_text(), any::<bool>()), 0..3))
 }
 
-fn conversation(exchanges: Vec<(String, bool, String, Vec<(String, bool)>)>) -> Conversation {
+fn conversation(exchanges: Vec<Exchange>) -> Conversation {
     let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
     let tool = Tool { name: "run".to_owned(), description: Some("runs".to_owned()), schema, strict: None, alias: None };
     let mut conversation = Conversation {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gateway::{GatewayLimits, ModelPrice, PriceTable, TokenRates, VendorConfig, VendorKind, VendorUpstream};
 use secret::Secret;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 
 use crate::support::{
     stub_vendor::{StubVendor, http_event_stream, http_response},
@@ -211,7 +212,7 @@ async fn part_without_an_equivalent_is_refused_by_name() {
         (
             "/v1/messages",
             json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
-            "tools[0].type: web_search_20250305",
+            "tools",
         ),
         (
             "/v1/chat/completions",
@@ -228,11 +229,7 @@ async fn part_without_an_equivalent_is_refused_by_name() {
             json!({"model": "m", "input": [{"type": "item_reference", "id": "x"}]}),
             "input[0].type: item_reference",
         ),
-        (
-            "/v1/responses",
-            json!({"model": "m", "input": "hi", "tools": [{"type": "web_search"}]}),
-            "tools[0].type: web_search",
-        ),
+        ("/v1/responses", json!({"model": "m", "input": "hi", "tools": [{"type": "web_search"}]}), "tools"),
         (
             "/v1/responses",
             json!({"model": "m", "input": "hi", "previous_response_id": "resp_1"}),
@@ -278,9 +275,18 @@ async fn signed_reasoning_comes_back_to_its_vendor() {
 
 #[tokio::test]
 async fn interrupted_responses_stream_ends_with_a_failed_response() {
-    let events =
-        [r#"data: {"type":"response.created","response":{"id":"resp_1","status":"in_progress"},"sequence_number":4}"#];
-    let vendor = StubVendor::answering(http_event_stream(&[&format!("{}\n\n", events[0])])).await;
+    let event =
+        r#"data: {"type":"response.created","response":{"id":"resp_1","status":"in_progress"},"sequence_number":4}"#;
+    let begun = http_event_stream(&[&format!("{event}\n\n")]);
+    let vendor = StubVendor::with_handler(move |_, mut connection| {
+        let begun = begun.clone();
+        async move {
+            // Closes the connection before the last chunk.
+            connection.write_all(begun.trim_end_matches("0\r\n\r\n").as_bytes()).await.ok()?;
+            None
+        }
+    })
+    .await;
     let gateway = start_gateway(VendorKind::Openai, "gpt-5.2", &vendor);
     let answer = gateway.post("/v1/responses", r#"{"model":"m","input":"hi","stream":true}"#).await;
     let last =

@@ -187,7 +187,8 @@ fn decode_calling(mut calling: Fields, conversation: &mut Conversation) -> Resul
 fn decode_generation(mut config: Fields, conversation: &mut Conversation) -> Result<(), TranslationError> {
     conversation.temperature = config.take("temperature")?;
     conversation.top_p = config.take("topP")?;
-    conversation.top_k = config.take::<f64>("topK")?.map(|count| count.max(0.0).round() as u64);
+    // Some clients write it as a decimal number.
+    conversation.top_k = config.take::<f64>("topK")?.and_then(|count| format!("{count:.0}").parse().ok());
     conversation.max_tokens = config.take("maxOutputTokens")?;
     conversation.stop = config.take("stopSequences")?.unwrap_or_default();
     conversation.seed = config.take("seed")?;

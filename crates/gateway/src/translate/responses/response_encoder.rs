@@ -57,9 +57,10 @@ impl ResponsesStreamEncoder {
             }
             BlockStart::Tool { id: call, name } => {
                 let alias = self.alias(name);
-                let (prefix, kind, field) = match alias.is_some_and(|alias| alias.custom) {
-                    true => ("ctc", "custom_tool_call", "input"),
-                    false => ("fc", "function_call", "arguments"),
+                let (prefix, kind, field) = if alias.is_some_and(|alias| alias.custom) {
+                    ("ctc", "custom_tool_call", "input")
+                } else {
+                    ("fc", "function_call", "arguments")
                 };
                 let name = alias.map_or(name, |alias| &alias.name);
                 let mut item = json!({
