@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agents::MockAgent;
-use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable};
+use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable, Upstream};
 use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
 use protocol::{
     BodyRef, ContentPart, CreateSession, Event, EventBody, ItemKind, ItemRole, Permission, PermissionReply, SessionId,
@@ -87,6 +87,16 @@ impl Scenario {
         self.open_with_policy(mode, SessionTimeouts::default(), policy(0), |_, _| {}).await
     }
 
+    /// Opens a session whose model is behind `upstream`.
+    pub(crate) async fn open_with_upstream(
+        self,
+        upstream: Arc<dyn Upstream>,
+        complete: impl FnOnce(&Path, &mut CreateSession),
+    ) -> ScenarioSession {
+        let (mode, timing) = (self.agent.mode(), SessionTimeouts::default());
+        self.open_complete(mode, timing, policy(MAX_REQUESTS), upstream, complete).await
+    }
+
     async fn open_with_policy(
         self,
         mode: &str,
@@ -94,9 +104,21 @@ impl Scenario {
         policy: Arc<EffectivePolicy>,
         complete: impl FnOnce(&Path, &mut CreateSession),
     ) -> ScenarioSession {
+        let upstream = Arc::new(model_script::model(&self.agent));
+        self.open_complete(mode, timing, policy, upstream, complete).await
+    }
+
+    async fn open_complete(
+        self,
+        mode: &str,
+        timing: SessionTimeouts,
+        policy: Arc<EffectivePolicy>,
+        upstream: Arc<dyn Upstream>,
+        complete: impl FnOnce(&Path, &mut CreateSession),
+    ) -> ScenarioSession {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("workspace")).unwrap();
-        let (sessions, ledger) = sessions(&self.agent, &self.backend, &directory, timing, policy);
+        let (sessions, ledger) = sessions(&self.agent, &self.backend, &directory, timing, policy, upstream);
         let id = SessionId::new("conformance").unwrap();
         let mut request = CreateSession {
             agent: self.agent.name.to_owned(),
@@ -117,6 +139,7 @@ fn sessions(
     directory: &TempDir,
     timing: SessionTimeouts,
     policy: Arc<EffectivePolicy>,
+    upstream: Arc<dyn Upstream>,
 ) -> (Sessions, Arc<SqliteLedger>) {
     let agents = AgentRegistry::default()
         .with(&MockAgent, std::env::current_exe().unwrap())
@@ -135,7 +158,7 @@ fn sessions(
             budgets: Vec::new(),
         }),
         gateway_limits: GatewayLimits::default(),
-        upstream: Arc::new(model_script::model(agent)),
+        upstream,
         policy,
         egress: egress::Egress::default(),
         timeouts: timing,
@@ -164,8 +187,8 @@ impl ScenarioSession {
         before.close_all().await;
         // These objects own the sessions and calls of the data directory.
         drop((before, ledger));
-        let (sessions, ledger) =
-            sessions(&agent, &backend, &directory, SessionTimeouts::default(), policy(MAX_REQUESTS));
+        let (timing, upstream) = (SessionTimeouts::default(), Arc::new(model_script::model(&agent)));
+        let (sessions, ledger) = sessions(&agent, &backend, &directory, timing, policy(MAX_REQUESTS), upstream);
         sessions.recover().await.unwrap();
         Self { agent, backend, scenario, directory, sessions, ledger, id }
     }
@@ -238,6 +261,12 @@ impl ScenarioSession {
     /// Returns the path of a workspace file on the host.
     pub(crate) fn on_host(&self, name: &str) -> PathBuf {
         self.directory.path().join("workspace").join(name)
+    }
+
+    /// Ends the session without checks.
+    pub(crate) async fn discard(self) {
+        self.sessions.terminate(&self.id).await.unwrap();
+        self.sessions.close_all().await;
     }
 
     /// Ends the session and checks all of its events.
