@@ -17,7 +17,6 @@ use agent_client_protocol_schema::{
     Error, ErrorCode, ImageContent, Implementation, InitializeRequest, LoadSessionRequest, NewSessionRequest,
     NewSessionResponse, PromptRequest, PromptResponse, ProtocolVersion, SetSessionModeRequest, StopReason,
 };
-use base::WORKSPACE;
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::Value;
 
@@ -64,6 +63,7 @@ pub(crate) struct AcpDialogue {
     transcript: Transcript,
     quirks: AcpQuirks,
     mode: PermissionMode,
+    workdir: String,
     resume: Option<String>,
     session: Option<String>,
     /// An old session is being loaded; the agent replays all of its events.
@@ -90,6 +90,7 @@ impl AcpDialogue {
             transcript: Transcript::new(context.epoch),
             quirks,
             mode: PermissionMode::of(context),
+            workdir: context.workdir(),
             resume: context.native_session_id.clone(),
             session: None,
             replaying: false,
@@ -192,9 +193,9 @@ impl AcpDialogue {
         let request = match self.resume.clone() {
             Some(session) => {
                 self.replaying = true;
-                ClientRequest::LoadSessionRequest(LoadSessionRequest::new(session, WORKSPACE))
+                ClientRequest::LoadSessionRequest(LoadSessionRequest::new(session, &self.workdir))
             }
-            None => ClientRequest::NewSessionRequest(NewSessionRequest::new(WORKSPACE)),
+            None => ClientRequest::NewSessionRequest(NewSessionRequest::new(&self.workdir)),
         };
         self.request(AcpRequest::Session, request);
     }

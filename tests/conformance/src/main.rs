@@ -124,7 +124,7 @@ fn trial(agent: &TestedAgent, backend: &Arc<JailBackend>, name: &'static str, ru
     let title = format!("{}::{name}", agent.name);
     Trial::test(title, move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let scenario = Scenario { agent, backend, name };
+        let scenario = Scenario::new(agent, backend, name);
         runtime
             .block_on(async { tokio::time::timeout(TIME_LIMIT, run(scenario)).await })
             .map_err(|_| "time limit exceeded")?;

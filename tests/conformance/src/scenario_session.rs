@@ -31,6 +31,7 @@ pub(crate) struct Scenario {
     pub(crate) agent: TestedAgent,
     pub(crate) backend: Arc<JailBackend>,
     pub(crate) name: &'static str,
+    directory: TempDir,
 }
 
 /// The session of a scenario.
@@ -56,9 +57,17 @@ pub(crate) enum UserReply {
 }
 
 impl Scenario {
+    /// Returns the context of a new session, with a directory of its own.
+    pub(crate) fn new(agent: TestedAgent, backend: Arc<JailBackend>, name: &'static str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = directory.path().join("workspace");
+        std::fs::create_dir(&workspace).unwrap();
+        Self { agent: TestedAgent { workspace, ..agent }, backend, name, directory }
+    }
+
     /// Returns the same context for another session.
     pub(crate) fn again(&self) -> Self {
-        Self { agent: self.agent.clone(), backend: self.backend.clone(), name: self.name }
+        Self::new(self.agent.clone(), self.backend.clone(), self.name)
     }
 
     /// Opens a session in the agent's usual permission mode.
@@ -116,19 +125,17 @@ impl Scenario {
         upstream: Arc<dyn Upstream>,
         complete: impl FnOnce(&Path, &mut CreateSession),
     ) -> ScenarioSession {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::create_dir(directory.path().join("workspace")).unwrap();
-        let (sessions, ledger) = sessions(&self.agent, &self.backend, &directory, timing, policy, upstream);
+        let (sessions, ledger) = sessions(&self.agent, &self.backend, &self.directory, timing, policy, upstream);
         let id = SessionId::new("conformance").unwrap();
         let mut request = CreateSession {
             agent: self.agent.name.to_owned(),
-            directory: Some(directory.path().join("workspace").to_str().unwrap().to_owned()),
+            directory: Some(self.agent.workspace.to_str().unwrap().to_owned()),
             permission_mode: Some(mode.to_owned()),
             ..CreateSession::default()
         };
-        complete(directory.path(), &mut request);
+        complete(self.directory.path(), &mut request);
         sessions.create(id.clone(), request, SessionOptions::default()).await.unwrap();
-        let Scenario { agent, backend, name: scenario } = self;
+        let Scenario { agent, backend, name: scenario, directory } = self;
         ScenarioSession { agent, backend, scenario, directory, sessions, ledger, id }
     }
 }

@@ -328,6 +328,7 @@ impl SessionPlan {
             program: registered.program.clone(),
             mcp: self.mcp.clone(),
             node: registered.node.clone(),
+            workspace: self.workspace_at.to_str().map(str::to_owned),
         }
     }
 
