@@ -23,6 +23,7 @@ use crate::args::ServeArguments;
 use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::network_arguments::NetworkArguments;
 use crate::output::{self, message};
 use crate::policy::{PolicyContext, choose};
 use crate::{host, log, task, tokens, upstream};
@@ -31,6 +32,25 @@ use crate::{host, log, task, tokens, upstream};
 const DRAIN: Duration = Duration::from_secs(60);
 /// Time after which all parts of a server have started.
 const STARTUP: Duration = Duration::from_secs(1);
+
+/// Prints the addresses, a warning about plain text that other machines can read, and the place of the token.
+fn announce(addresses: &[std::net::SocketAddr], scheme: &str, token_file: Option<&Path>, json: bool) {
+    for address in addresses {
+        if json {
+            let _ = output::print_json(&serde_json::json!({"listening": format!("{scheme}://{address}")}));
+        } else {
+            message!("\x1b[1mlistening\x1b[0m  {scheme}://{address}");
+        }
+    }
+    let is_plain = |address: &std::net::SocketAddr| scheme == "http" && !address.ip().is_loopback();
+    if !json && addresses.iter().any(is_plain) {
+        message!("\x1b[1mwarning\x1b[0m    other machines can connect; tokens and sessions are sent as plain text");
+        message!("           for TLS: --tls-cert FILE --tls-key FILE");
+    }
+    if let Some(token_file) = token_file.filter(|_| !json) {
+        message!("\x1b[1mtoken\x1b[0m      in {}", token_file.display());
+    }
+}
 
 /// Runs `viv serve` until SIGINT or SIGTERM.
 pub(crate) async fn carry_out(
@@ -46,8 +66,11 @@ pub(crate) async fn carry_out(
     let scheme = if tls.is_some() { "https" } else { "http" };
     let directory = host::data_dir(&config)?;
     let _lock = directory.lock_server()?;
-    let policy =
-        choose(&PolicyContext::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
+    let policy = choose(
+        &PolicyContext::of(&config, json).with_network(&NetworkArguments::default()),
+        Some(arguments.policy.as_deref().unwrap_or("balanced")),
+        &[],
+    )?;
     let policy = Arc::new(policy);
     let sessions = open(&config, policy.clone(), spawner).await?;
     let token_file = directory.root().join("api.token");
@@ -60,18 +83,8 @@ pub(crate) async fn carry_out(
     listeners.tcp.push(arguments.listen);
     listeners.unix = Some(directory.socket());
     listeners.tls = tls;
-    let announce = |addresses: &[std::net::SocketAddr]| {
-        for address in addresses {
-            if json {
-                let _ = output::print_json(&serde_json::json!({"listening": format!("{scheme}://{address}")}));
-            } else {
-                message!("\x1b[1mlistening\x1b[0m  {scheme}://{address}");
-            }
-        }
-        if !json && !arguments.no_auth {
-            message!("\x1b[1mtoken\x1b[0m      in {}", token_file.display());
-        }
-    };
+    let shown_token = (!arguments.no_auth).then_some(token_file.as_path());
+    let announce = |addresses: &[std::net::SocketAddr]| announce(addresses, scheme, shown_token, json);
     let served = ServerConfig {
         options: SessionOptions {
             normalizer: Some(Arc::new(upstream::request_normalizer(&config)?)),

@@ -185,7 +185,7 @@ pub(crate) struct Caller {
     token: Option<String>,
     /// Whether it also has the scope `drive`.
     pub(crate) drives: bool,
-    /// Its `Authorization` header, if its token can be revoked.
+    /// The `Authorization` header, if its token can be revoked.
     revocable: Option<String>,
 }
 

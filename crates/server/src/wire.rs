@@ -287,10 +287,10 @@ pub(crate) struct PortList {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PortRow {
     pub(crate) port: u16,
-    /// The address inside.
+    /// The address inside the sandbox.
     #[schema(value_type = String)]
     pub(crate) address: std::net::IpAddr,
-    /// The process id inside.
+    /// The process id inside the sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pid: Option<u32>,
     /// The name of the program, which it can choose freely.

@@ -85,7 +85,7 @@ pub(crate) async fn create(
     Ok(Json(CreatedSession { healthy: true, native_session_id: info.native_session_id }))
 }
 
-/// `PATCH /v1/sessions/{session_id}`: changes title, labels or metadata.
+/// `PATCH /v1/sessions/{session_id}`: changes title, labels or metadata of a session.
 #[utoipa::path(
     patch,
     path = "/v1/sessions/{session_id}",

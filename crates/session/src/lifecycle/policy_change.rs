@@ -77,8 +77,12 @@ impl SessionPolicyChange {
             Self::Narrow(_) => (NarrowingLayer::assign(rule)?, true),
             Self::Widen(_) => (NarrowingLayer::grant(rule)?, false),
         };
-        let is_network =
-            |key: PolicyKey| matches!(key, PolicyKey::NetEnabled | PolicyKey::NetAllowlist | PolicyKey::NetDenylist);
+        // Registries can be closed, but not opened: interception cannot be switched on later.
+        let is_network = |key: PolicyKey| match key {
+            PolicyKey::NetEnabled | PolicyKey::NetAllowlist | PolicyKey::NetDenylist => true,
+            PolicyKey::NetPackages => narrows,
+            _ => false,
+        };
         if !parsed.keys().all(is_network) {
             let why = "only `net` can change while a session runs; all other keys are built into its sandbox";
             return Err(SessionError::NotSupported { field: "rules", why });

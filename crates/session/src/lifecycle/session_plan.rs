@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agents::{Agent, LaunchContext, McpServers, PlacedFile, ReadOnlyMount};
-use base::DEPENDENCIES;
+use base::{DEPENDENCIES, WORKSPACE};
 use policy::EffectivePolicy;
 use protocol::{
     CreateSession, EnforcedValue, EnforcementState, INTERACTIVE, KeyEnforcement, KeyEnforcements, NetworkAccess,
     PolicyEffective, PolicySentence, SessionId, SessionStarted, TerminalStart,
 };
-use sandbox::{MODEL_URL, Sandbox, SandboxSpec};
+use sandbox::{MODEL_URL, Sandbox, SandboxBackend, SandboxSpec};
 use serde_json::{Map, Value};
 use store::{NewSession, OwnerId, SessionOrigin, SessionRecord};
 use uuid::Uuid;
@@ -22,7 +22,7 @@ use crate::lifecycle::policy_change::narrowed;
 use crate::lifecycle::start_metadata::{ForkOrigin, StartMetadata};
 use crate::lifecycle::{SessionHost, SessionPolicyChange};
 use crate::skills::SkillSources;
-use crate::{HostBudget, SessionError, SessionOptions, WorkspaceAccess};
+use crate::{HostBudget, HostVariables, SessionError, SessionOptions, WorkspaceAccess};
 
 /// The agent name in the index of a session without an agent.
 pub(crate) const NO_AGENT: &str = "none";
@@ -43,6 +43,8 @@ pub(crate) struct SessionPlan {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) metadata: Option<Map<String, Value>>,
     pub(crate) directory: Option<PathBuf>,
+    /// The path of the directory inside the sandbox, as the session was created with.
+    pub(crate) workspace_at: PathBuf,
     pub(crate) options: SessionOptions,
     /// How many times the agent was started, this start included.
     pub(crate) epoch: u32,
@@ -156,7 +158,11 @@ impl SessionPlan {
         if let Some(name) = &request.upstream {
             host.config.upstreams.find(name)?;
         }
+        let recorded = options.replay.as_ref().map(|replay| replay.workspace_at.clone());
+        let workspace_at =
+            recorded.unwrap_or_else(|| workspace_at(&*host.config.backend, directory.as_deref(), &policy));
         Ok(Self {
+            workspace_at,
             policy_digest: policy.digest().to_owned(),
             policy,
             id,
@@ -194,10 +200,17 @@ impl SessionPlan {
     }
 
     /// Returns the specification of a new sandbox with these mounts and files.
-    pub(crate) fn sandbox_spec(&self, mounts: Vec<ReadOnlyMount>, files: Vec<PlacedFile>) -> SandboxSpec {
+    pub(crate) fn sandbox_spec(
+        &self,
+        variables: &HostVariables,
+        mounts: Vec<ReadOnlyMount>,
+        files: Vec<PlacedFile>,
+    ) -> SandboxSpec {
         SandboxSpec {
+            toolchains: variables.toolchains(self.directory.as_deref(), &self.policy),
             id: format!("sbx_{}", Uuid::now_v7().simple()),
             workspace: self.directory.clone(),
+            workspace_at: self.workspace_at.clone(),
             mounts: mounts
                 .into_iter()
                 .map(|mount| (mount.source, PathBuf::from(mount.target)))
@@ -277,6 +290,7 @@ impl SessionPlan {
             environment: metadata.environment,
             policy,
             directory,
+            workspace_at: metadata.workspace.unwrap_or_else(|| WORKSPACE.into()),
             policy_digest,
             options: SessionOptions {
                 account: metadata.account,
@@ -335,6 +349,7 @@ impl SessionPlan {
             program: registered.program.clone(),
             mcp: self.mcp.clone(),
             node: registered.node.clone(),
+            workspace: self.workspace_at.to_str().map(str::to_owned),
         }
     }
 
@@ -375,6 +390,7 @@ impl SessionPlan {
             account: self.options.account.clone(),
             user: self.options.user.clone(),
             task_name: self.options.task_name.clone(),
+            workspace: Some(self.workspace_at.clone()).filter(|path| path != Path::new(WORKSPACE)),
             dependencies: self.options.dependencies.clone(),
             replay_of: self.options.replay.as_ref().map(|replay| replay.of.clone()),
             forked_from: self.forked_from.clone().filter(|_| !self.continues),
@@ -388,6 +404,15 @@ impl SessionPlan {
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }
     }
+}
+
+/// Returns the path inside for a workspace at `directory` on the host.
+pub(crate) fn workspace_at(
+    backend: &dyn SandboxBackend,
+    directory: Option<&Path>,
+    policy: &EffectivePolicy,
+) -> PathBuf {
+    directory.map_or_else(|| PathBuf::from(WORKSPACE), |directory| backend.workspace_path(directory, policy))
 }
 
 /// Returns the epoch of an index record.

@@ -38,6 +38,9 @@ pub(crate) struct StartMetadata {
     pub(crate) user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) task_name: Option<String>,
+    /// The path of the workspace inside; `/workspace` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workspace: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dependencies: Option<PathBuf>,
     /// The session that this one replays.

@@ -37,7 +37,7 @@ pub struct NewSession {
     pub skills: Option<Value>,
     /// Time of creation in milliseconds since 1970; `None` means now.
     pub created_ms: Option<i64>,
-    /// How the session came to be.
+    /// The origin of the session.
     pub origin: SessionOrigin,
     /// The process that runs the session.
     pub owner: OwnerId,
@@ -53,17 +53,17 @@ pub struct NewSession {
     pub token: Option<String>,
 }
 
-/// How a session came to be.
+/// The origin of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SessionOrigin {
     /// A person or a client started it: `viv run`, `viv task`, the API.
     #[default]
     Started,
-    /// It replays another session.
+    /// The session replays another session.
     Replay,
-    /// It runs one command of `viv exec`.
+    /// The session runs one command of `viv exec`.
     Exec,
-    /// It was imported from a bundle.
+    /// The session was imported from a bundle.
     Import,
 }
 

@@ -258,7 +258,7 @@ impl Actor {
         let context = self.plan.launch_context(&registered, credentials.token.clone());
         let mut launch = self.plan.launch_plan(&registered, credentials.token)?;
         listeners.add_variables(&mut launch.env);
-        self.host.config.variables.pass(&self.plan.policy, &mut launch.env);
+        self.host.config.variables.pass(&sandbox.toolchains(), &self.plan.policy, &mut launch.env);
         for (name, value) in &self.plan.environment {
             // The variables that lead to the gateway and the egress proxy stay.
             launch.env.entry(name.clone()).or_insert_with(|| value.clone());
@@ -317,7 +317,8 @@ async fn create_sandbox(
     launch.mounts.extend(skills.mounts());
     launch.files.extend(credentials.files());
     launch.files.push(git_config(&host.config.variables, plan));
-    let sandbox = host.config.backend.create(plan.sandbox_spec(launch.mounts, launch.files)).await?;
+    let sandbox =
+        host.config.backend.create(plan.sandbox_spec(&host.config.variables, launch.mounts, launch.files)).await?;
     match skills.install(&*sandbox, registered.agent.skill_root()).await {
         Ok(()) => Ok((sandbox, credentials)),
         Err(error) => {
