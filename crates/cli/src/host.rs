@@ -12,7 +12,8 @@ use protocol::ProblemCode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::SandboxBackend;
 use session::{
-    AgentRegistry, BillingSettings, HostVariables, SessionHostConfig, SessionOptions, SessionTimeouts, Sessions,
+    AgentRegistry, BillingSettings, HostVariables, SessionHostConfig, SessionLifetime, SessionOptions, SessionTimeouts,
+    Sessions,
 };
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
@@ -208,12 +209,20 @@ async fn open(
         policy,
         project_policy: Some(policy::project(config)),
         timeouts: timing(config),
+        lifetime: lifetime(config),
         budget: config.file.limits.budget(),
         variables: HostVariables::new(config::host_variable),
     })?;
     // Recover the sessions of hosts that were killed.
     sessions.recover().await?;
     Ok(sessions)
+}
+
+/// Returns how long sessions and their agents live.
+fn lifetime(config: &Config) -> SessionLifetime {
+    let section = &config.file.sessions;
+    let positive = |time: Option<Duration>| time.filter(|time| !time.is_zero());
+    SessionLifetime { idle_stop: positive(section.idle_stop), ttl: positive(section.ttl), survives_crashes: false }
 }
 
 /// Returns the timeouts of sessions.

@@ -307,9 +307,9 @@ pub struct WorkspaceChanged {
 /// A process that the agent left running at the end of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftProcess {
-    /// Its process id inside the sandbox.
+    /// The process id inside the sandbox.
     pub pid: u32,
-    /// Its command line, as far as it can be shown.
+    /// The command line, as far as it can be shown.
     pub command: String,
 }
 

@@ -19,7 +19,7 @@ pub struct ExecSpec {
     pub env: BTreeMap<String, String>,
     /// The standard input, which is closed afterwards. With `None`, the caller of `exec` holds it open.
     pub stdin: Option<Vec<u8>>,
-    /// The user inside.
+    /// The user inside the sandbox.
     pub user: ExecUser,
     /// The kind of the standard streams without a terminal.
     pub streams: StreamKind,
@@ -51,7 +51,7 @@ pub enum ExecUser {
     /// The owner of the workspace. In a confined sandbox this is an ordinary user.
     #[default]
     Agent,
-    /// Root inside.
+    /// Root inside the sandbox.
     Root,
 }
 

@@ -28,6 +28,7 @@ mod request_id;
 mod router;
 mod routes;
 mod serve;
+mod session_query;
 mod spool;
 mod state;
 mod task_registry;

@@ -104,7 +104,11 @@ fn with_idempotency(routes: OpenApiRouter<AppState>, state: &AppState) -> OpenAp
 
 /// Routes without a token.
 fn open() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(health::show)).routes(routes!(openapi::show))
+    OpenApiRouter::new()
+        .routes(routes!(health::show))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(openapi::show))
 }
 
 /// Routes with the scope `read`.

@@ -103,12 +103,12 @@ pub struct CommandSession {
     background: Mutex<Vec<SandboxProcess>>,
 }
 
-/// What happens to the changes of a workspace when a command session ends.
+/// The action on the changes of a workspace when a command session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangesAtEnd {
-    /// They are kept for review.
+    /// The changes are kept for review.
     Keep,
-    /// They are deleted.
+    /// The changes are deleted.
     Discard,
 }
 
@@ -143,7 +143,7 @@ impl CommandSession {
             host.unregister(&handle);
         })?;
         listeners.add_variables(&mut environment.env);
-        host.config.variables.pass(&plan.policy, &mut environment.env);
+        host.config.variables.pass(&sandbox.toolchains(), &plan.policy, &mut environment.env);
         let stop_listener = StopListener::watch(&host.tasks, &handle, commands);
         let (plan, tasks) = (Arc::new(plan), host.tasks.clone());
         let registration = Registration::Host { host: host.clone(), handle, stop_listener };
@@ -159,7 +159,11 @@ impl CommandSession {
     ) -> Result<(Box<dyn Sandbox>, Listeners, Recorder), SessionError> {
         let skills = FetchedSkills::fetch(host, plan).await?;
         environment.mounts.extend(skills.mounts());
-        let spec = plan.sandbox_spec(std::mem::take(&mut environment.mounts), std::mem::take(&mut environment.files));
+        let spec = plan.sandbox_spec(
+            &host.config.variables,
+            std::mem::take(&mut environment.mounts),
+            std::mem::take(&mut environment.files),
+        );
         let sandbox = host.config.backend.create(spec).await?;
         let registered = async {
             skills.install(&*sandbox, environment.skill_root).await?;

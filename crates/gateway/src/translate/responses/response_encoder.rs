@@ -4,12 +4,15 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::stream_encoder::{BlockStart, FinishReason, StreamEncoder, TokenCounts, write_event};
+use crate::translate::{
+    conversation::ToolAlias,
+    stream_encoder::{BlockStart, FinishReason, StreamEncoder, TokenCounts, write_event},
+};
 
 /// Writes a response as an `OpenAI` response.
-pub(super) struct ResponsesStreamEncoder {
-    /// Names of the tools that take free text; in chat all tools take JSON.
-    custom_tools: Vec<String>,
+pub(in crate::translate) struct ResponsesStreamEncoder {
+    /// Tools whose calls look different here than at the upstream.
+    aliases: Vec<ToolAlias>,
     /// The response object so far.
     response: Value,
     output: Vec<Value>,
@@ -18,14 +21,9 @@ pub(super) struct ResponsesStreamEncoder {
 }
 
 impl ResponsesStreamEncoder {
-    /// Creates an encoder for a request whose tools `custom_tools` take free text.
-    pub(super) fn new(custom_tools: Vec<String>) -> Self {
-        Self { custom_tools, response: Value::Null, output: Vec::new(), open: None, events: 0 }
-    }
-
-    /// Returns the complete response object.
-    pub(super) fn into_document(self) -> Value {
-        self.response
+    /// Creates an encoder for a request with these tools.
+    pub(in crate::translate) fn new(aliases: Vec<ToolAlias>) -> Self {
+        Self { aliases, response: Value::Null, output: Vec::new(), open: None, events: 0 }
     }
 
     fn write_numbered_event(&mut self, out: &mut BytesMut, kind: &str, mut data: Value) {
@@ -34,8 +32,12 @@ impl ResponsesStreamEncoder {
         write_event(out, kind, data);
     }
 
+    fn alias(&self, name: &str) -> Option<&ToolAlias> {
+        self.aliases.iter().find(|alias| alias.upstream_name == name)
+    }
+
     fn is_custom_tool(&self, start: &BlockStart) -> bool {
-        matches!(start, BlockStart::Tool { name, .. } if self.custom_tools.contains(name))
+        matches!(start, BlockStart::Tool { name, .. } if self.alias(name).is_some_and(|alias| alias.custom))
     }
 
     /// Returns the output item of a block with the content `text`.
@@ -50,17 +52,26 @@ impl ResponsesStreamEncoder {
             }
             BlockStart::Thinking => {
                 let part = json!({"type": "summary_text", "text": text});
-                let summary = if status == "completed" { vec![part] } else { Vec::new() };
+                let summary = if status == "completed" && !text.is_empty() { vec![part] } else { Vec::new() };
                 json!({"id": format!("rs_{id}"), "type": "reasoning", "status": status, "summary": summary})
             }
-            BlockStart::Tool { id: call, name } if self.is_custom_tool(start) => json!({
-                "id": format!("ctc_{id}"), "type": "custom_tool_call", "status": status, "call_id": call, "name": name,
-                "input": text,
-            }),
-            BlockStart::Tool { id: call, name } => json!({
-                "id": format!("fc_{id}"), "type": "function_call", "status": status, "call_id": call, "name": name,
-                "arguments": text,
-            }),
+            BlockStart::Tool { id: call, name } => {
+                let alias = self.alias(name);
+                let (prefix, kind, field) = if alias.is_some_and(|alias| alias.custom) {
+                    ("ctc", "custom_tool_call", "input")
+                } else {
+                    ("fc", "function_call", "arguments")
+                };
+                let name = alias.map_or(name, |alias| &alias.name);
+                let mut item = json!({
+                    "id": format!("{prefix}_{id}"), "type": kind, "status": status, "call_id": call, "name": name,
+                });
+                item[field] = text.into();
+                if let Some(namespace) = alias.and_then(|alias| alias.namespace.as_deref()) {
+                    item["namespace"] = namespace.into();
+                }
+                item
+            }
         }
     }
 }
@@ -119,10 +130,13 @@ impl StreamEncoder for ResponsesStreamEncoder {
         self.open = Some((start, full_text));
     }
 
-    fn close_block(&mut self, index: usize, out: &mut BytesMut) {
+    fn close_block(&mut self, index: usize, signature: Option<&str>, out: &mut BytesMut) {
         let Some((start, full_text)) = self.open.take() else { return };
         let full_text = if self.is_custom_tool(&start) { extract_free_text(&full_text) } else { full_text };
-        let item = self.encode_item(index, &start, &full_text, "completed");
+        let mut item = self.encode_item(index, &start, &full_text, "completed");
+        if let Some(signature) = signature {
+            item["encrypted_content"] = signature.into();
+        }
         let position = json!({"item_id": item["id"], "output_index": index});
         match &start {
             BlockStart::Text => {
@@ -140,6 +154,7 @@ impl StreamEncoder for ResponsesStreamEncoder {
             }
             BlockStart::Thinking => {
                 let position = with_field(position, "summary_index", 0);
+                let part = json!({"type": "summary_text", "text": full_text});
                 self.write_numbered_event(
                     out,
                     "response.reasoning_summary_text.done",
@@ -148,7 +163,7 @@ impl StreamEncoder for ResponsesStreamEncoder {
                 self.write_numbered_event(
                     out,
                     "response.reasoning_summary_part.done",
-                    with_field(position, "part", item["summary"][0].clone()),
+                    with_field(position, "part", part),
                 );
             }
             BlockStart::Tool { .. } if self.is_custom_tool(&start) => {
@@ -195,6 +210,10 @@ impl StreamEncoder for ResponsesStreamEncoder {
         let response = self.response.clone();
         self.write_numbered_event(out, "response.failed", json!({"response": response}));
     }
+
+    fn take_document(&mut self) -> Value {
+        self.response.take()
+    }
 }
 
 /// Returns the free text inside the JSON arguments; the arguments unchanged if they have another shape.
@@ -209,10 +228,11 @@ fn with_field(mut data: Value, field: &str, value: impl Into<Value>) -> Value {
 }
 
 fn encode_usage(tokens: TokenCounts) -> Value {
-    let input = tokens.input + tokens.cached;
-    json!({
-        "input_tokens": input, "input_tokens_details": {"cached_tokens": tokens.cached},
-        "output_tokens": tokens.output, "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": input + tokens.output,
-    })
+    let mut usage = json!({
+        "input_tokens": tokens.prompt(), "input_tokens_details": {"cached_tokens": tokens.cached},
+        "output_tokens": tokens.output, "output_tokens_details": {"reasoning_tokens": tokens.reasoning},
+        "total_tokens": tokens.prompt() + tokens.output,
+    });
+    tokens.add_cache_writes(&mut usage);
+    usage
 }

@@ -1,49 +1,7 @@
-//! JSON types of the Anthropic Messages API, with the fields that can be translated.
+//! JSON types of responses of the Anthropic Messages API, with the fields that can be translated.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-
-/// A Messages request.
-#[derive(Deserialize)]
-pub(super) struct AnthropicRequest {
-    pub(super) model: String,
-    pub(super) max_tokens: Option<u64>,
-    pub(super) system: Option<AnthropicContent>,
-    pub(super) messages: Vec<AnthropicMessage>,
-    #[serde(default)]
-    pub(super) tools: Vec<AnthropicTool>,
-    pub(super) tool_choice: Option<AnthropicToolChoice>,
-    pub(super) temperature: Option<f64>,
-    pub(super) top_p: Option<f64>,
-    #[serde(default)]
-    pub(super) stop_sequences: Vec<String>,
-    #[serde(default)]
-    pub(super) stream: bool,
-}
-
-#[derive(Deserialize)]
-pub(super) struct AnthropicMessage {
-    pub(super) role: String,
-    pub(super) content: AnthropicContent,
-}
-
-/// Message content: a string or a list of blocks.
-#[derive(Deserialize)]
-#[serde(untagged)]
-pub(super) enum AnthropicContent {
-    Text(String),
-    Blocks(Vec<AnthropicBlock>),
-}
-
-impl AnthropicContent {
-    /// Returns the content as blocks.
-    pub(super) fn into_blocks(self) -> Vec<AnthropicBlock> {
-        match self {
-            Self::Text(text) => vec![AnthropicBlock::Text { text }],
-            Self::Blocks(blocks) => blocks,
-        }
-    }
-}
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -52,10 +10,13 @@ pub(super) enum AnthropicBlock {
         text: String,
     },
     Thinking {
+        #[serde(default)]
         thinking: String,
+        #[serde(default)]
+        signature: String,
     },
-    Image {
-        source: AnthropicImageSource,
+    RedactedThinking {
+        data: String,
     },
     ToolUse {
         id: String,
@@ -63,46 +24,9 @@ pub(super) enum AnthropicBlock {
         #[serde(default)]
         input: Map<String, Value>,
     },
-    ToolResult {
-        tool_use_id: String,
-        content: Option<AnthropicContent>,
-        #[serde(default)]
-        is_error: bool,
-    },
     /// Any block without an equivalent in the other APIs.
     #[serde(other)]
     Other,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum AnthropicImageSource {
-    Base64 {
-        media_type: String,
-        data: String,
-    },
-    Url {
-        url: String,
-    },
-    #[serde(other)]
-    Other,
-}
-
-#[derive(Deserialize)]
-pub(super) struct AnthropicTool {
-    pub(super) name: String,
-    pub(super) description: Option<String>,
-    /// Absent for tools that the vendor runs itself.
-    pub(super) input_schema: Option<Value>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct AnthropicToolChoice {
-    #[serde(rename = "type")]
-    pub(super) kind: String,
-    pub(super) name: Option<String>,
-    #[serde(default)]
-    pub(super) disable_parallel_tool_use: bool,
 }
 
 /// A complete response.
@@ -151,6 +75,9 @@ pub(super) enum AnthropicEvent {
         index: u64,
         delta: AnthropicDelta,
     },
+    ContentBlockStop {
+        index: u64,
+    },
     MessageDelta {
         delta: AnthropicMessageEnd,
         #[serde(default)]
@@ -180,6 +107,9 @@ pub(super) enum AnthropicDelta {
     },
     ThinkingDelta {
         thinking: String,
+    },
+    SignatureDelta {
+        signature: String,
     },
     InputJsonDelta {
         partial_json: String,

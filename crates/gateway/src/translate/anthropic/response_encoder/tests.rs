@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{
-    super::{chat_response::ChatResponseTranslator, response_body::EventTranslator},
-    *,
+use super::*;
+use crate::{
+    translate::{chat_completions::response_decoder::ChatResponseDecoder, response_writer::ResponseTranslator},
+    upstream::UpstreamFailure,
 };
-use crate::upstream::UpstreamFailure;
 
-fn translator(input_estimate: u64) -> ChatResponseTranslator<MessagesStreamEncoder> {
-    ChatResponseTranslator::new(MessagesStreamEncoder::default(), input_estimate)
+fn translator(input_estimate: u64) -> ResponseTranslator {
+    let (decoder, encoder) = (ChatResponseDecoder::default(), MessagesStreamEncoder::default());
+    ResponseTranslator::new(Box::new(decoder), Box::new(encoder), input_estimate)
 }
 
 /// The result of decoding a stream as an Anthropic client does.
@@ -179,7 +180,7 @@ fn complete_response_becomes_a_message() {
     let call = json!({"id": "c", "type": "function", "function": {"name": "run", "arguments": "{\"a\":1}"}});
     let completion = json!({"id": "x", "model": "m", "usage": {"prompt_tokens": 3, "completion_tokens": 2},
         "choices": [{"message": {"role": "assistant", "content": "hi", "reasoning": "hm", "tool_calls": [call]}, "finish_reason": "stop"}]});
-    let message = translator(1).translate_document(completion.to_string().as_bytes()).unwrap().into_document();
+    let message = translator(1).translate_document(completion.to_string().as_bytes()).unwrap();
     assert_eq!(
         message["content"],
         json!([

@@ -1,37 +1,10 @@
-//! JSON types of `OpenAI` chat completions, with the fields that can be translated.
+//! JSON types of chat completions responses, with the fields that can be translated.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A chat completions request.
-#[derive(Deserialize)]
-pub(super) struct ChatRequest {
-    pub(super) model: String,
-    pub(super) messages: Vec<ChatMessage>,
-    #[serde(default)]
-    pub(super) tools: Vec<ChatTool>,
-    pub(super) tool_choice: Option<Value>,
-    pub(super) parallel_tool_calls: Option<bool>,
-    pub(super) max_completion_tokens: Option<u64>,
-    pub(super) max_tokens: Option<u64>,
-    pub(super) temperature: Option<f64>,
-    pub(super) top_p: Option<f64>,
-    pub(super) stop: Option<ChatStop>,
-    #[serde(default)]
-    pub(super) stream: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-pub(super) enum ChatStop {
-    One(String),
-    Many(Vec<String>),
-}
-
 #[derive(Deserialize)]
 pub(super) struct ChatMessage {
-    #[serde(default)]
-    pub(super) role: String,
     pub(super) content: Option<ChatContent>,
     reasoning_content: Option<String>,
     /// The same text under another name; some servers send both.
@@ -39,7 +12,6 @@ pub(super) struct ChatMessage {
     pub(super) refusal: Option<String>,
     #[serde(default)]
     pub(super) tool_calls: Option<Vec<ChatToolCall>>,
-    pub(super) tool_call_id: Option<String>,
 }
 
 impl ChatMessage {
@@ -80,29 +52,9 @@ pub(super) enum ChatPart {
     Text {
         text: String,
     },
-    ImageUrl {
-        image_url: ChatImageUrl,
-    },
     /// Any part without an equivalent in the other APIs.
     #[serde(other)]
     Other,
-}
-
-#[derive(Deserialize)]
-pub(super) struct ChatImageUrl {
-    pub(super) url: String,
-}
-
-#[derive(Deserialize)]
-pub(super) struct ChatTool {
-    pub(super) function: Option<ChatFunction>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct ChatFunction {
-    pub(super) name: String,
-    pub(super) description: Option<String>,
-    pub(super) parameters: Option<Value>,
 }
 
 /// A tool call; in a stream, a piece of one.
@@ -152,6 +104,12 @@ pub(super) struct ChatUsage {
     pub(super) completion_tokens: u64,
     pub(super) prompt_tokens_details: Option<ChatPromptDetails>,
     pub(super) prompt_cache_hit_tokens: Option<u64>,
+    completion_tokens_details: Option<ChatCompletionDetails>,
+}
+
+#[derive(Deserialize, Clone)]
+struct ChatCompletionDetails {
+    reasoning_tokens: Option<u64>,
 }
 
 #[derive(Deserialize, Clone)]
@@ -165,10 +123,9 @@ impl ChatUsage {
         let details = self.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens);
         details.or(self.prompt_cache_hit_tokens).unwrap_or(0)
     }
-}
 
-/// Returns the text of an error, which is either a string or an object with a `message`.
-pub(super) fn error_message(error: &Value) -> String {
-    let message = error.get("message").unwrap_or(error);
-    message.as_str().map_or_else(|| message.to_string(), str::to_owned)
+    /// Returns the tokens of reasoning, which are part of the completion.
+    pub(super) fn reasoning_tokens(&self) -> u64 {
+        self.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens).unwrap_or(0)
+    }
 }

@@ -4,29 +4,22 @@ use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::stream_encoder::{BlockStart, FinishReason, StreamEncoder, TokenCounts, write_event};
-use crate::{endpoint::ApiDialect, refusal::error_body};
+use crate::{
+    endpoint::ApiDialect,
+    refusal::error_body,
+    translate::stream_encoder::{BlockStart, FinishReason, StreamEncoder, TokenCounts, write_event},
+};
 
 /// Placeholder signature of thinking blocks: the upstream of another vendor sends none.
 const SIGNATURE: &str = "dHJhbnNsYXRlZA==";
 
 /// Writes a response as an Anthropic message.
 #[derive(Default)]
-pub(super) struct MessagesStreamEncoder {
+pub(in crate::translate) struct MessagesStreamEncoder {
     /// The message so far, without its content; after `fail` the error.
     message: Value,
     content: Vec<Value>,
     open: Option<(BlockStart, String)>,
-}
-
-impl MessagesStreamEncoder {
-    /// The text_so_far message, or the error in its place.
-    pub(super) fn into_document(mut self) -> Value {
-        if self.message["type"] == "message" {
-            self.message["content"] = self.content.into();
-        }
-        self.message
-    }
 }
 
 impl StreamEncoder for MessagesStreamEncoder {
@@ -35,7 +28,7 @@ impl StreamEncoder for MessagesStreamEncoder {
         self.message = json!({
             "id": format!("msg_{id}"), "type": "message", "role": "assistant", "model": model, "content": [],
             "stop_reason": null, "stop_sequence": null,
-            "usage": encode_usage(TokenCounts { input: input_estimate, cached: 0, output: 1 }),
+            "usage": encode_usage(TokenCounts { input: input_estimate, output: 1, ..TokenCounts::default() }),
         });
         write_event(out, "message_start", json!({"message": self.message}));
     }
@@ -61,14 +54,15 @@ impl StreamEncoder for MessagesStreamEncoder {
         write_event(out, "content_block_delta", json!({"index": index, "delta": delta}));
     }
 
-    fn close_block(&mut self, index: usize, out: &mut BytesMut) {
+    fn close_block(&mut self, index: usize, signature: Option<&str>, out: &mut BytesMut) {
         let Some((start, text_so_far)) = self.open.take() else { return };
         self.content.push(match start {
             BlockStart::Text => json!({"type": "text", "text": text_so_far}),
             BlockStart::Thinking => {
-                let delta = json!({"type": "signature_delta", "signature": SIGNATURE});
+                let signature = signature.unwrap_or(SIGNATURE);
+                let delta = json!({"type": "signature_delta", "signature": signature});
                 write_event(out, "content_block_delta", json!({"index": index, "delta": delta}));
-                json!({"type": "thinking", "thinking": text_so_far, "signature": SIGNATURE})
+                json!({"type": "thinking", "thinking": text_so_far, "signature": signature})
             }
             BlockStart::Tool { id, name } => {
                 let input: Map<String, Value> = serde_json::from_str(&text_so_far).unwrap_or_default();
@@ -96,13 +90,23 @@ impl StreamEncoder for MessagesStreamEncoder {
         self.message = error_body(ApiDialect::Anthropic, http::StatusCode::BAD_GATEWAY, message);
         write_event(out, "error", self.message.clone());
     }
+
+    fn take_document(&mut self) -> Value {
+        let mut document = self.message.take();
+        if document["type"] == "message" {
+            document["content"] = std::mem::take(&mut self.content).into();
+        }
+        document
+    }
 }
 
 fn encode_usage(tokens: TokenCounts) -> Value {
-    json!({
+    let mut usage = json!({
         "input_tokens": tokens.input, "output_tokens": tokens.output, "cache_read_input_tokens": tokens.cached,
         "cache_creation_input_tokens": 0,
-    })
+    });
+    tokens.add_cache_writes(&mut usage);
+    usage
 }
 
 #[cfg(test)]
