@@ -59,6 +59,7 @@ impl Api {
             timeouts: SessionTimeouts::default(),
             budget: session::HostBudget::default(),
             project_policy: None,
+            lifetime: session::SessionLifetime::default(),
             upstreams: session::UpstreamRegistry::default(),
             agent_defaults: session::AgentDefaults::default(),
             variables: HostVariables::default(),

@@ -38,6 +38,20 @@ pub(crate) const LITELLM: Environment = Environment {
     what: "LiteLLM's proxy",
 };
 
+/// MCP's SDK for Python, of the protocol versions until 2025-11-25.
+const MCP_1: Environment = Environment {
+    requirements: "crates/cli/tests/mcp/v1/requirements.txt",
+    constraints: "crates/cli/tests/mcp/v1/constraints.txt",
+    what: "MCP's SDK 1 for Python",
+};
+
+/// MCP's SDK for Python, of the protocol versions since 2026-07-28.
+const MCP_2: Environment = Environment {
+    requirements: "crates/cli/tests/mcp/v2/requirements.txt",
+    constraints: "crates/cli/tests/mcp/v2/constraints.txt",
+    what: "MCP's SDK 2 for Python",
+};
+
 /// Debian packages of Python.
 const PYTHON: &[install::Package] =
     &[install::Package { name: "python3-venv", reason: "makes the folders that programs in Python are installed in" }];
@@ -46,6 +60,8 @@ const PYTHON: &[install::Package] =
 pub(crate) fn install() -> Result<()> {
     SDKS.install()?;
     LITELLM.install()?;
+    MCP_1.install()?;
+    MCP_2.install()?;
     API.install()
 }
 
@@ -116,7 +132,7 @@ mod tests {
     fn every_requirement_is_pinned() {
         let read = |path: &str| std::fs::read_to_string(workspace::root().join(path)).unwrap();
         let pinned = |line: &str| line.starts_with('#') || line.split("==").count() == 2;
-        for Environment { requirements, constraints, .. } in [SDKS, LITELLM, API] {
+        for Environment { requirements, constraints, .. } in [SDKS, LITELLM, MCP_1, MCP_2, API] {
             assert!(read(requirements).lines().chain(read(constraints).lines()).all(pinned));
         }
     }

@@ -9,6 +9,7 @@ mod agent;
 mod append;
 mod crowd;
 mod events;
+mod fill;
 mod http;
 mod in_process;
 mod measure;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 use serde_json::Value;
 
 const USAGE: &str = "usage: sessions-load serve DIRECTORY | append DIRECTORY EVENTS\n       \
+    sessions-load fill DIRECTORY COUNT | filter ADDRESS ROUNDS\n       \
     sessions-load create|first-event|list ADDRESS COUNT | page ADDRESS EVENTS COUNT\n       \
     sessions-load readers ADDRESS READERS EVENTS | rate ADDRESS SESSIONS EVENTS_A_SECOND SECONDS\n       \
     sessions-load crowd ADDRESS CLIENTS SECONDS";
@@ -44,6 +46,8 @@ fn run_command(words: &[&str]) -> Result<Option<Value>, String> {
     let client = match words {
         ["serve", directory] => return serve::run(directory.as_ref()).map(|()| None),
         ["append", directory, events] => return append::run(directory.as_ref(), number(events)?).map(Some),
+        ["fill", directory, count] => return fill::run(directory.as_ref(), number(count)?).map(Some),
+        ["filter", address, rounds] => run(fill::filter(address, number(rounds)?)),
         ["create", address, count] => run(measure::create(address, number(count)?)),
         ["first-event", address, count] => run(measure::first_event(address, number(count)?)),
         ["list", address, limit] => run(measure::list(address, number(limit)?)),

@@ -62,6 +62,7 @@ fn open(directory: &Path) -> Result<Sessions, String> {
         timeouts: SessionTimeouts::default(),
         budget: host_budget(),
         project_policy: None,
+        lifetime: session::SessionLifetime::default(),
         upstreams: UpstreamRegistry::default(),
         agent_defaults: session::AgentDefaults::default(),
         variables: HostVariables::default(),

@@ -17,7 +17,6 @@ use agent_client_protocol_schema::{
     Error, ErrorCode, ImageContent, Implementation, InitializeRequest, LoadSessionRequest, NewSessionRequest,
     NewSessionResponse, PromptRequest, PromptResponse, ProtocolVersion, SetSessionModeRequest, StopReason,
 };
-use base::WORKSPACE;
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::Value;
 
@@ -64,6 +63,7 @@ pub(crate) struct AcpDialogue {
     transcript: Transcript,
     quirks: AcpQuirks,
     mode: PermissionMode,
+    workdir: String,
     resume: Option<String>,
     session: Option<String>,
     /// An old session is being loaded; the agent replays all of its events.
@@ -90,6 +90,7 @@ impl AcpDialogue {
             transcript: Transcript::new(context.epoch),
             quirks,
             mode: PermissionMode::of(context),
+            workdir: context.workdir(),
             resume: context.native_session_id.clone(),
             session: None,
             replaying: false,
@@ -150,7 +151,7 @@ impl AcpDialogue {
             let message = error["message"].as_str().unwrap_or("a request failed");
             Error::new(ErrorCode::InternalError.into(), message).data(error["data"].clone())
         });
-        // One agent forwards the response body of its vendor's server.
+        // Some agents forward the response body of their vendor's server.
         let body: Value = serde_json::from_str(&decoded.message).unwrap_or_default();
         let details = decoded.data.as_ref().and_then(|data| data.get("details"));
         let message = body.pointer("/error/message").or(details).and_then(Value::as_str);
@@ -161,7 +162,7 @@ impl AcpDialogue {
             return self.end_turn(TurnOutcome::Failed);
         }
         if request == AcpRequest::Session && self.resume.take().is_some() {
-            // One agent cannot load sessions that it saved. It starts a new session and reports an error.
+            // An agent that cannot load its saved sessions reports an error; a new session is started for it.
             self.replaying = false;
             let words = format!("cannot resume the agent's session; starting a new one: {message}");
             self.transcript.push_error(words, None, Some(error.clone()));
@@ -192,9 +193,9 @@ impl AcpDialogue {
         let request = match self.resume.clone() {
             Some(session) => {
                 self.replaying = true;
-                ClientRequest::LoadSessionRequest(LoadSessionRequest::new(session, WORKSPACE))
+                ClientRequest::LoadSessionRequest(LoadSessionRequest::new(session, &self.workdir))
             }
-            None => ClientRequest::NewSessionRequest(NewSessionRequest::new(WORKSPACE)),
+            None => ClientRequest::NewSessionRequest(NewSessionRequest::new(&self.workdir)),
         };
         self.request(AcpRequest::Session, request);
     }

@@ -46,7 +46,7 @@ impl Agent for ClaudeAgent {
         arguments.extend(["--include-partial-messages", "--permission-prompt-tool", "stdio"]);
         arguments.extend(["--permission-mode", native_mode(mode)]);
         if mode == PermissionMode::Plan {
-            // Its classifier would deny every command if the gateway is not its vendor's.
+            // Claude Code's classifier denies every command when its model address is not the vendor's own.
             arguments.extend(["--settings", r#"{"useAutoModeDuringPlan":false}"#]);
         }
         if let Some(model) = &context.model {
@@ -70,8 +70,6 @@ impl Agent for ClaudeAgent {
             ("CLAUDE_CODE_ENABLE_TASKS", Some("false")),
             // Otherwise servers connect during the first turn, which may end before their tools are available.
             ("MCP_CONNECTION_NONBLOCKING", Some("false")),
-            // With the default of ten retries it takes minutes to report an invalid token.
-            ("CLAUDE_CODE_MAX_RETRIES", Some("3")),
             // Otherwise a sub-agent runs in the background and answers in a later turn that nobody requested.
             ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", Some("1")),
             // Otherwise root cannot use bypass mode. Here the process is in a sandbox.

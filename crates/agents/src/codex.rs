@@ -12,7 +12,6 @@ pub(crate) use item::change as file_change;
 
 use std::collections::{HashMap, VecDeque};
 
-use base::WORKSPACE;
 use protocol::{PermissionId, PermissionReply, QuestionId, TurnOutcome};
 use serde_json::{Value, json};
 
@@ -90,6 +89,7 @@ impl Agent for CodexAgent {
     fn new_dialogue(&self, context: &LaunchContext) -> Box<dyn Dialogue> {
         let mode = PermissionMode::of(context);
         Box::new(CodexDialogue {
+            workdir: context.workdir(),
             transcript: Transcript::new(context.epoch),
             mode,
             model: context.model.clone(),
@@ -125,6 +125,7 @@ enum CodexRequest {
 struct CodexDialogue {
     transcript: Transcript,
     mode: PermissionMode,
+    workdir: String,
     model: Option<String>,
     resume: Option<String>,
     thread: Option<String>,
@@ -211,7 +212,7 @@ impl CodexDialogue {
         self.transcript.send(&json!({ "method": "initialized" }));
         let approval = if self.mode == PermissionMode::Bypass { "never" } else { "untrusted" };
         let mut params = json!({
-            "cwd": WORKSPACE,
+            "cwd": self.workdir,
             "approvalPolicy": approval,
             // Codex' own sandbox cannot be nested in this one, which is stricter.
             "sandbox": "danger-full-access",

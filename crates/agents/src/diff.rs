@@ -35,7 +35,7 @@ pub(crate) fn path_of_input(input: &Value) -> Option<&str> {
     first_text(input, &["file_path", "filePath", "path", "filepath", "fileName", "notebook_path"])
 }
 
-/// Returns the change that the input of a call describes, whatever the tool.
+/// Returns the change that the input of a call describes, for every tool.
 pub(crate) fn change_of_input(input: &Value) -> Option<ContentPart> {
     let path = path_of_input(input)?;
     if let Some(content) = first_text(input, &["content", "file_text", "new_source"]) {

@@ -27,7 +27,7 @@ pub(crate) struct KnownFields(BTreeMap<String, FieldTree>);
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum FieldTree {
-    /// These fields, or a list of objects with these fields.
+    /// An object with these fields, or a list of such objects.
     Fields(BTreeMap<String, FieldTree>),
     /// Any value.
     Any(#[expect(dead_code, reason = "always a star")] char),

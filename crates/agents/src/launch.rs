@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use base::HOME;
+use base::{HOME, WORKSPACE};
 
 use crate::{Dialogue, McpServers, NpmPackage};
 
@@ -53,6 +53,16 @@ pub struct LaunchContext {
     pub mcp: McpServers,
     /// The Node binary on the host, for agents whose [`NpmPackage`] needs it.
     pub node: Option<PathBuf>,
+    /// The path of the workspace inside the sandbox; `None` for `/workspace`.
+    pub workspace: Option<String>,
+}
+
+impl LaunchContext {
+    /// Returns the directory in which the agent works. A link to it would not do: agents compare paths with this one to see
+    /// whether a file is in the project.
+    pub(crate) fn workdir(&self) -> String {
+        self.workspace.clone().unwrap_or_else(|| WORKSPACE.to_owned())
+    }
 }
 
 /// Returns the common environment of all agents with `extra` variables added.

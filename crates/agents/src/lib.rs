@@ -53,5 +53,5 @@ pub use pi::PiAgent;
 pub use qwen::QwenAgent;
 pub use registry::{UNSUPPORTED, UnsupportedAgent, all, by_name};
 pub use requested_change::{RequestedChange, requested_changes};
-pub use skeleton::skeleton;
+pub use skeleton::{content_part_name, skeleton};
 pub use terminal_ui::{NoDialogue, TerminalUiStart, terminal_ui_plan, undoes_with_ctrl_z};

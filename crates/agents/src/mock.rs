@@ -7,7 +7,6 @@ mod line;
 
 use std::collections::HashMap;
 
-use base::WORKSPACE;
 use protocol::{EventBody, Item, ItemDelta, ItemEvent, ItemId, PermissionId, PermissionReply, QuestionId};
 use serde_json::Value;
 
@@ -75,7 +74,7 @@ impl Agent for MockAgent {
             env,
             files: Vec::new(),
             mounts,
-            workdir: WORKSPACE.to_owned(),
+            workdir: context.workdir(),
             saved_home: SavedHome::of(&[]),
         })
     }

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use base::WORKSPACE;
-
 use crate::{AgentError, LaunchContext, LaunchPlan, ReadOnlyMount, SavedHome};
 
 /// Mount point of the agent's package inside the sandbox.
@@ -55,7 +53,7 @@ impl NpmPackage {
         }
         argv.push(format!("{INSTALLED}/node_modules/{}", self.program));
         argv.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: WORKSPACE.to_owned(), saved_home: memory })
+        Ok(LaunchPlan { argv, env, files: Vec::new(), mounts, workdir: context.workdir(), saved_home: memory })
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn pattern_of_call(tool: &str, input: &Value) -> Option<Value> {
     Some(json!({ "tool": tool, "input": relevant }))
 }
 
-/// Returns the pattern of a change of one file, whatever the change.
+/// Returns the pattern of a change of one file. The pattern does not depend on the new content.
 pub(crate) fn pattern_of_file(tool: &str, path: &str) -> Value {
     json!({ "tool": tool, "path": path })
 }

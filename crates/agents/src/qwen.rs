@@ -89,7 +89,7 @@ fn prompt(prompt: &Prompt, session: Option<&str>) -> Value {
     // Qwen accepts only text; other content would be shown to the model as JSON.
     let text = prompt.with_attachments_named();
     let message = json!({ "role": "user", "content": text });
-    // It wants a session here and does not mind which one.
+    // Qwen requires a session id here and accepts any.
     json!({ "type": "user", "session_id": session.unwrap_or("new"), "message": message, "parent_tool_use_id": null })
 }
 

@@ -16,7 +16,7 @@ pub static UNSUPPORTED: &[UnsupportedAgent] = &[UnsupportedAgent {
 /// A known agent that cannot be supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnsupportedAgent {
-    /// Its name.
+    /// The agent's name.
     pub id: &'static str,
     /// The reason, in a sentence.
     pub reason: &'static str,

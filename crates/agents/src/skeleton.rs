@@ -58,7 +58,7 @@ impl IdNumbers {
         let number = self.number(item.item_id.as_str());
         let parent = item.parent_id.as_ref().map(|id| format!(" in #{}", self.number(id.as_str()))).unwrap_or_default();
         let role = item.role.map(|role| word(&role)).unwrap_or_default();
-        let parts: Vec<&str> = item.content.iter().map(part).collect();
+        let parts: Vec<&str> = item.content.iter().map(content_part_name).collect();
         format!("#{number}{parent} {} {role} {} [{}]", word(&item.kind), word(&item.status), parts.join(", "))
     }
 }
@@ -78,7 +78,8 @@ fn word(value: &impl serde::Serialize) -> String {
     }
 }
 
-fn part(part: &ContentPart) -> &'static str {
+/// Returns the name of a content part in outlines; a file with a diff has a name of its own.
+pub fn content_part_name(part: &ContentPart) -> &'static str {
     match part {
         ContentPart::Text { .. } => "text",
         ContentPart::Json { .. } => "json",

@@ -63,7 +63,7 @@ fn claude(
     start: TerminalUiStart<'_>,
 ) -> Vec<String> {
     // These fit a dialogue with a program. A person expects the behaviour that the vendor chose.
-    for variable in ["CLAUDE_CODE_ENABLE_TASKS", "MCP_CONNECTION_NONBLOCKING", "CLAUDE_CODE_MAX_RETRIES"] {
+    for variable in ["CLAUDE_CODE_ENABLE_TASKS", "MCP_CONNECTION_NONBLOCKING"] {
         plan.env.remove(variable);
     }
     plan.env.remove("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS");

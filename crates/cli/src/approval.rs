@@ -98,7 +98,7 @@ impl<'a> RequestFields<'a> {
                 let words = words.iter().map(|word| word.as_str().map_or_else(|| word.to_string(), shell_word));
                 Some(words.collect::<Vec<_>>().join(" "))
             }
-            // One agent sends no input and has the command in the title.
+            // Some agents send no input and put the command in the title.
             None if self.permission.action == "execute" && self.field("input").is_none_or(is_empty) => {
                 self.title().map(str::to_owned)
             }

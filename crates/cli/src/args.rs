@@ -11,6 +11,8 @@ use crate::gateway::GatewayCommand;
 use crate::host_names;
 use crate::init::InitArguments;
 use crate::keys::KeysCommand;
+use crate::mcp::McpCommand;
+use crate::network_arguments::NetworkArguments;
 use crate::perms::PermsCommand;
 use crate::policy::PolicyCommand;
 use crate::replay::ReplayArguments;
@@ -61,6 +63,9 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Print a link to the Inspector, the web UI of the server
     Ui(UiArguments),
+    /// Let an agent on this host run code in a sandbox: an MCP server with the tool `run`
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// List, inspect, apply and stop sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
@@ -160,6 +165,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) narrow: Vec<String>,
     #[command(flatten)]
+    pub(crate) network: NetworkArguments,
+    #[command(flatten)]
     pub(crate) limits: LimitArguments,
     /// Source of skills: a directory, OWNER/NAME on GitHub, or the URL of a git repository
     #[arg(long = "skills", value_name = "SOURCE")]
@@ -175,7 +182,7 @@ pub(crate) struct RunArguments {
     pub(crate) on_finish: Option<OnFinish>,
 }
 
-/// What to do with a session's changes when the run ends.
+/// The action on the changes of a session when the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnFinish {
     /// Keep the changes for `viv sessions diff` and `viv sessions apply`
@@ -210,7 +217,7 @@ pub(crate) struct DoctorArguments {
 pub(crate) struct ExecArguments {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArguments,
-    /// Directory to work in: DIR[:overlay|bind|ro] [default: the current directory; an empty one in the home directory]
+    /// Directory to work in, shown at its own path: DIR[:overlay|bind|ro] [default: the current directory, or an empty directory in the home directory]
     #[arg(long, value_name = "DIR[:MODE]")]
     pub(crate) workspace: Option<String>,
     /// Work in an empty directory instead of the current one
@@ -228,6 +235,8 @@ pub(crate) struct ExecArguments {
     /// Narrow the policy: KEY=VALUE, e.g. proc.memory=512MiB
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) narrow: Vec<String>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArguments,
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
     /// Kill the command after this time, e.g. 30s, 10m
@@ -280,12 +289,15 @@ pub(crate) struct ServeArguments {
     /// Origin whose pages may call the API, e.g. https://ui.example.com; repeatable
     #[arg(long, value_name = "ORIGIN", value_parser = host_names::origin)]
     pub(crate) allow_origin: Vec<String>,
-    /// Default event set for clients that do not specify one: those of the contract, or all events
+    /// Default event set for clients that do not specify one: the types of the published API contract, or all types
     #[arg(long, value_name = "WHICH", default_value = "contract", value_parser = ["all", "contract"])]
     pub(crate) events: String,
     /// Directory in which TCP callers without the admin scope may have workspaces; repeatable
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace_root: Vec<PathBuf>,
+    /// Most time for running turns to end when the server stops (default: sessions.drain of viv.toml, or 60s)
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) drain: Option<std::time::Duration>,
     /// Serve TLS with this certificate: a PEM file, which may contain the chain
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! A client for the session API of processes that run sessions of this data directory.
+//! A client for the session API of the processes that run this data directory's sessions.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use ::policy::closest;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory, Parser};
 use protocol::ProblemCode;
 
 use crate::args::Arguments;
@@ -24,7 +25,11 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Arguments, ExitCode> {
         _ => {
             let command = command(&words);
             let failure = failure(&error, &command);
-            let corrected = with_separator(&words).filter(|_| command == "viv exec");
+            let unknown = match error.get(ContextKind::InvalidSubcommand) {
+                Some(ContextValue::String(word)) if command == "viv" => suggestion(word),
+                _ => None,
+            };
+            let corrected = with_separator(&words).filter(|_| command == "viv exec").or(unknown);
             corrected.into_iter().fold(failure, Failure::help).report(json)
         }
     })
@@ -32,12 +37,40 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Arguments, ExitCode> {
 
 fn failure(error: &clap::Error, command: &str) -> Failure {
     let text = error.render().to_string();
-    let mut lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    // clap's own tips for commands know only the names at the top.
+    let is_tip = |line: &str| error.kind() == ErrorKind::InvalidSubcommand && line.trim_start().starts_with("tip:");
+    let mut lines =
+        text.lines().filter(|line| !line.is_empty() && !line.starts_with("For more information") && !is_tip(line));
     let what = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
     let detail = lines.collect::<Vec<_>>().join("\n");
     let failure = Failure::new(ProblemCode::InvalidRequest, what).detail(detail).help(format!("{command} --help"));
     // For `viv exec`, the exit codes below 125 belong to the command that it runs.
     if command == "viv exec" { failure.exit(VIV_FAILED) } else { failure }
+}
+
+/// Returns the command that was probably meant by an unknown one: a subcommand without its group, or an agent.
+fn suggestion(word: &str) -> Option<String> {
+    if word == "version" {
+        return Some("viv --version".to_owned());
+    }
+    let root = Arguments::command();
+    let groups = || root.get_subcommands();
+    let exact =
+        groups().find_map(|group| group.find_subcommand(word).map(|found| (group.get_name(), found.get_name())));
+    if let Some((group, name)) = exact {
+        return Some(format!("viv {group} {name} --help"));
+    }
+    let agents: Vec<&str> = ::agents::all().map(::agents::Agent::id).collect();
+    if let Some(agent) = closest(word, agents) {
+        return Some(format!("viv run {agent}"));
+    }
+    let nested = groups().flat_map(|group| group.get_subcommands().map(move |command| (group, command)));
+    let nested: Vec<(&str, &str)> = nested.map(|(group, command)| (group.get_name(), command.get_name())).collect();
+    let name = closest(word, groups().map(Command::get_name).chain(nested.iter().map(|(_, name)| *name)))?;
+    match nested.iter().find(|(_, nested)| *nested == name) {
+        Some((group, name)) if root.find_subcommand(name).is_none() => Some(format!("viv {group} {name} --help")),
+        _ => Some(format!("viv {name} --help")),
+    }
 }
 
 /// Returns `viv exec -- ls` for `viv exec ls`: the command without the `--` before it. `None` if the words are not
@@ -90,6 +123,16 @@ mod tests {
     fn check(typed: &str, expected: &str) {
         let typed: Vec<OsString> = typed.split(' ').map(OsString::from).collect();
         assert_eq!(command(&typed), expected);
+    }
+
+    #[test]
+    fn an_unknown_command_is_corrected() {
+        assert_eq!(suggestion("cluade").as_deref(), Some("viv run claude"));
+        assert_eq!(suggestion("apply").as_deref(), Some("viv sessions apply --help"));
+        assert_eq!(suggestion("aply").as_deref(), Some("viv sessions apply --help"));
+        assert_eq!(suggestion("docter").as_deref(), Some("viv doctor --help"));
+        assert_eq!(suggestion("version").as_deref(), Some("viv --version"));
+        assert_eq!(suggestion("nonsense"), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use secret::Secret;
 
 use crate::backend::BackendName;
 use crate::failure::Failure;
+use crate::packages::PackageFinder;
 use crate::shell_word::shell_word;
 use crate::terminal::DetachPrefix;
 
@@ -42,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) env_upstream: Option<EnvUpstream>,
     /// Sandbox backend of `--backend`.
     pub(crate) backend: Option<BackendName>,
+    /// The package registries of this host, found when a policy needs them.
+    pub(crate) packages: PackageFinder,
     /// Directory of the user's service sockets.
     pub(crate) runtime_dir: Option<PathBuf>,
 }
@@ -58,7 +61,8 @@ impl Config {
     fn with_file(data_dir: PathBuf, file: ConfigFile) -> Self {
         let organisation_policy = PathBuf::from("/etc/viv/policy.yaml");
         let runtime_dir = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
-        Self { data_dir, organisation_policy, file, env_upstream: None, backend: None, runtime_dir }
+        let packages = PackageFinder::default();
+        Self { data_dir, organisation_policy, file, env_upstream: None, backend: None, packages, runtime_dir }
     }
 
     /// Reads the configuration like [`Self::read`]; an invalid `viv.toml` counts as empty, and the failure is returned
@@ -229,6 +233,16 @@ pub(crate) fn data_directory(given: Option<PathBuf>) -> Result<PathBuf, Failure>
 /// Returns the user's home directory.
 pub(crate) fn home() -> Option<PathBuf> {
     variable("HOME").map(PathBuf::from)
+}
+
+/// Returns the directories of `PATH`.
+pub(crate) fn search_path() -> Vec<PathBuf> {
+    variable("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
+}
+
+/// Returns the directory for temporary files.
+pub(crate) fn temporary_directory() -> PathBuf {
+    std::env::temp_dir()
 }
 
 fn data_home() -> Result<PathBuf, Failure> {

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use ::policy::EffectivePolicy;
 use jail::{FeatureProbe, Spawner, probe_kernel, probe_limits};
 use protocol::{KeyEnforcements, ProblemCode};
-use sandbox::{ExecSpec, SandboxSpec};
+use sandbox::{ExecSpec, SandboxSpec, Toolchains};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use session::HostBudget;
 
 use crate::args::DoctorArguments;
 use crate::backend;
-use crate::config::{Config, SandboxSection};
+use crate::config::{Config, SandboxSection, host_variable};
 use crate::failure::Failure;
 use crate::policy::{PolicyContext, choose};
 use crate::{host, output};
@@ -146,11 +146,14 @@ pub(crate) fn carry_out(
     if json {
         let mut report =
             serde_json::to_value(&findings).map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
+        report["toolchains"] = json!(toolchains(config, json)?.list());
         report["limits"] = limit_values(&config.file.limits.budget()).into();
         output::print_json_text(&format!("{report:#}\n"))?;
     } else {
         let limits = render_limits(&config.file.limits.budget());
-        output::print(&format!("{}{}{limits}", render(&findings.checks), render_keys(&findings.enforced)))?;
+        let tools = render_toolchains(&toolchains(config, json)?);
+        let keys = render_keys(&findings.enforced);
+        output::print(&format!("{}{keys}{tools}{limits}", render(&findings.checks)))?;
         if is_stored {
             output::print("results since the last boot; run `viv doctor --fresh` to check again\n")?;
         }
@@ -170,6 +173,25 @@ fn render_keys(enforced: &KeyEnforcements) -> String {
     }
     for (key, row) in enforced.iter() {
         let _ = writeln!(text, "  {key:<14} {:<9} {}", row.state.to_string(), row.by);
+    }
+    text
+}
+
+/// Returns the toolchains that `balanced` shows. They are not part of a stored report: an installation shows at once.
+fn toolchains(config: &Config, json: bool) -> Result<Toolchains, Failure> {
+    let policy = choose(&PolicyContext::of(config, json), Some("balanced"), &[])?;
+    Ok(Toolchains::find(host_variable, None, &policy))
+}
+
+/// Renders one line for each toolchain that was found.
+fn render_toolchains(found: &Toolchains) -> String {
+    let mut text = "\ntoolchains (`toolchains: auto` shows them read-only):\n".to_owned();
+    if found.list().is_empty() {
+        text.push_str("  none found in the home directory\n");
+    }
+    for (tool, directories) in found.list() {
+        let directories: Vec<_> = directories.iter().map(|path| path.display().to_string()).collect();
+        let _ = writeln!(text, "  {tool:<18} {}", directories.join(", "));
     }
     text
 }
@@ -280,7 +302,15 @@ struct SandboxTrial {
 async fn sandbox(config: &Config, policy: Arc<EffectivePolicy>, spawner: &Arc<Spawner>) -> SandboxTrial {
     const ID: &str = "sandbox";
     let id = "doctor".to_owned();
-    let spec = SandboxSpec { id, workspace: None, mounts: Vec::new(), files: Vec::new(), policy };
+    let spec = SandboxSpec {
+        id,
+        workspace: None,
+        workspace_at: "/workspace".into(),
+        toolchains: Toolchains::find(host_variable, None, &policy),
+        mounts: Vec::new(),
+        files: Vec::new(),
+        policy,
+    };
     let attempt = async {
         let backend = backend::choose(config, spawner)?;
         let sandbox = backend.create(spec).await?;

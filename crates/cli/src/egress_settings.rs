@@ -13,8 +13,13 @@ use crate::failure::Failure;
 pub(crate) fn egress(config: &Config) -> Result<Egress, Failure> {
     let roots = config.file.egress.roots.as_deref().map(|roots| read_roots(config, roots)).transpose()?;
     let known = config.clone();
-    let find = Arc::new(move |name: &str| credential(&known, name).map_err(|failure| failure.to_string()));
-    Ok(session::system_egress(roots.unwrap_or_default()).with_credentials(find))
+    let find = Arc::new(move |name: &str| match known.packages.credential(name) {
+        Some(found) => Ok(found),
+        None => credential(&known, name).map_err(|failure| failure.to_string()),
+    });
+    let packages = config.packages.clone();
+    let egress = session::system_egress(roots.unwrap_or_default()).with_credentials(find);
+    Ok(egress.with_packages(Arc::new(move || packages.settings())))
 }
 
 fn credential(config: &Config, name: &str) -> Result<EgressCredential, Failure> {

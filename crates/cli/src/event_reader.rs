@@ -104,7 +104,7 @@ fn question_resolution(resolved: &Question) -> String {
     }
 }
 
-/// Returns who answered, where the session recorded the caller.
+/// Returns a note that the request was answered elsewhere, with the name of the caller if the session recorded it.
 fn answered(metadata: Option<&Value>) -> String {
     match RequestMetadata::read(metadata).answered_by {
         Some(caller) => format!("answered elsewhere by {}", PrintableText::clean_line(&caller)),

@@ -68,7 +68,7 @@ async fn run(mut arguments: ExecArguments, config: &Config, spawner: Spawner, js
     }
     arguments.narrow.extend(arguments.limits.narrowing());
     arguments.narrow.extend(mode.map(|mode| format!("fs.workspace={}", mode.as_str())));
-    let context = PolicyContext::of(config, json).in_project(workspace.as_deref());
+    let context = PolicyContext::of(config, json).in_project(workspace.as_deref()).with_network(&arguments.network);
     let policy = Arc::new(choose(&context, arguments.policy.as_deref(), &arguments.narrow)?);
     let env = parse_env(&arguments.env)?;
     check_dependencies(arguments.deps.as_deref())?;
@@ -155,6 +155,7 @@ fn command(
         idle_timeout: arguments.idle_timeout,
         output_limit: usize::try_from(limits.output_bytes).unwrap_or(usize::MAX),
         terminal: terminal.map(|terminal| *terminal.window().borrow()),
+        ..SessionCommand::default()
     }
 }
 
@@ -207,9 +208,9 @@ fn not_started(error: SessionError) -> Failure {
     Failure::from_error(ProblemCode::RuntimeError, &error).exit(exit).help(help)
 }
 
-/// Returns the current directory; `None`, for an empty workspace, where nobody means to show all of it: the root, the home
-/// directory or one above it, and the data directory.
-fn default_workspace(config: &Config) -> Option<PathBuf> {
+/// Returns the current directory. Returns `None`, which means an empty workspace, for directories that hold too much to
+/// show: the root, the home directory or a directory above it, and the data directory.
+pub(crate) fn default_workspace(config: &Config) -> Option<PathBuf> {
     let current = std::env::current_dir().and_then(|path| path.canonicalize()).ok()?;
     let data_dir = config.data_dir.canonicalize().ok();
     let is_reserved = current.parent().is_none() || data_dir.is_some_and(|data_dir| current.starts_with(data_dir));
@@ -222,7 +223,7 @@ fn default_workspace(config: &Config) -> Option<PathBuf> {
 }
 
 /// Parses `DIR[:overlay|bind|ro]` into the directory, without links, and the mode.
-fn parse_workspace(given: &str) -> Result<(Option<PathBuf>, Option<WorkspaceMode>), Failure> {
+pub(crate) fn parse_workspace(given: &str) -> Result<(Option<PathBuf>, Option<WorkspaceMode>), Failure> {
     let (directory, mode) = match given.rsplit_once(':') {
         Some((directory, "overlay")) => (directory, Some(WorkspaceMode::Overlay)),
         Some((directory, "bind")) => (directory, Some(WorkspaceMode::Bind)),

@@ -44,7 +44,7 @@ pub(crate) async fn carry_out(command: GatewayCommand, config: Config, json: boo
     };
     let directory = host::data_dir(&config)?;
     let gateway = host::gateway(&config)?;
-    // This blocks on the ledger, which the runtime must know.
+    // Settling blocks the thread, so the runtime must be told.
     tokio::task::block_in_place(|| gateway.settle_unknown_calls(&directory))?;
     let not_bound = |error: std::io::Error| {
         Failure::new(ProblemCode::ProxyBindError, format!("cannot listen on {}", arguments.listen))

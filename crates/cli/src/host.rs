@@ -12,7 +12,8 @@ use protocol::ProblemCode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::SandboxBackend;
 use session::{
-    AgentRegistry, BillingSettings, HostVariables, SessionHostConfig, SessionOptions, SessionTimeouts, Sessions,
+    AgentRegistry, BillingSettings, HostVariables, SessionHostConfig, SessionLifetime, SessionOptions, SessionTimeouts,
+    Sessions,
 };
 use store::{DataDir, Durability, SqliteLedger, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,8 +24,8 @@ use crate::failure::Failure;
 use crate::policy::PolicyCommand;
 use crate::{
     agent, agents, api, backend, config_command, credentials, demo, doctor, egress_settings, exec,
-    gateway as gateway_command, init, keys, models, money, notification, output, perms, policy, replay, run, serve,
-    sessions, setup, shell_files, task, tokens, top, ui, upstream, usage,
+    gateway as gateway_command, init, keys, mcp, models, money, notification, output, perms, policy, replay, run,
+    serve, sessions, setup, shell_files, task, tokens, top, ui, upstream, usage,
 };
 
 /// Raises the soft limit of file descriptors to the hard limit, because every session of a server needs a few. Sandboxes
@@ -106,6 +107,7 @@ fn host_command(command: Command, config: Config, json: bool) -> Result<ExitCode
             let (spawner, backend) = (Spawner::fork()?, task.sandbox.backend);
             on_runtime(task::carry_out(task, config.with_backend(backend), spawner, json))
         }
+        Command::Mcp(command) => mcp::carry_out(command, config, json),
         Command::Serve(serve) => {
             let (spawner, backend) = (Spawner::fork()?, serve.sandbox.backend);
             on_runtime(serve::carry_out(serve, config.with_backend(backend), spawner, json))
@@ -208,12 +210,20 @@ async fn open(
         policy,
         project_policy: Some(policy::project(config)),
         timeouts: timing(config),
+        lifetime: lifetime(config),
         budget: config.file.limits.budget(),
         variables: HostVariables::new(config::host_variable),
     })?;
     // Recover the sessions of hosts that were killed.
     sessions.recover().await?;
     Ok(sessions)
+}
+
+/// Returns how long sessions and their agents live.
+fn lifetime(config: &Config) -> SessionLifetime {
+    let section = &config.file.sessions;
+    let positive = |time: Option<Duration>| time.filter(|time| !time.is_zero());
+    SessionLifetime { idle_stop: positive(section.idle_stop), ttl: positive(section.ttl), survives_crashes: false }
 }
 
 /// Returns the timeouts of sessions.

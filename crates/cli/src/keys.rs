@@ -1,5 +1,6 @@
 //! `viv keys`: create, list and revoke keys of `viv gateway serve`, with account, models, budget and expiry.
 
+use std::collections::HashMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +62,7 @@ pub(crate) fn carry_out(command: KeysCommand, config: &Config, json: bool) -> Re
     let keys = KeyStore::open(&host::data_dir(config)?, Arc::new(SystemClock))?;
     match command {
         KeysCommand::Create(arguments) => create(&keys, arguments, json)?,
-        KeysCommand::Ls => list(&keys.list()?, json)?,
+        KeysCommand::Ls => list(&keys.list()?, &keys.spent()?, json)?,
         KeysCommand::Revoke { id } => {
             if !keys.revoke(&id)? {
                 let what = format!("unknown key `{id}`");
@@ -106,9 +107,9 @@ fn create(keys: &KeyStore, arguments: CreateKeyArguments, json: bool) -> Result<
     secret.print("key", json)
 }
 
-fn list(keys: &[KeyRecord], json: bool) -> Result<(), Failure> {
+fn list(keys: &[KeyRecord], spent: &HashMap<String, u64>, json: bool) -> Result<(), Failure> {
     if json {
-        let keys: Vec<_> = keys.iter().map(as_json).collect();
+        let keys: Vec<_> = keys.iter().map(|key| as_json(key, spent_by(key, spent))).collect();
         return print_json(&json!(keys));
     }
     let now = Timestamp::now().as_millisecond();
@@ -119,17 +120,22 @@ fn list(keys: &[KeyRecord], json: bool) -> Result<(), Failure> {
             key.user.clone().unwrap_or_default(),
             key.models.join(" "),
             key.budget_picos.map_or_else(String::new, usd),
+            usd(spent_by(key, spent)),
             expiry(key.expires_ms),
             state(key.revoked_ms, key.is_valid(now)).to_owned(),
         ]
     };
-    let head = ["ID", "ACCOUNT", "USER", "MODELS", "BUDGET USD", "EXPIRES", "STATE"];
+    let head = ["ID", "ACCOUNT", "USER", "MODELS", "BUDGET USD", "SPENT USD", "EXPIRES", "STATE"];
     print(&TextTable { head, rows: keys.iter().map(cells).collect() }.text())
 }
 
-fn as_json(key: &KeyRecord) -> serde_json::Value {
+fn spent_by(key: &KeyRecord, spent: &HashMap<String, u64>) -> u64 {
+    spent.get(&key.id).copied().unwrap_or_default()
+}
+
+fn as_json(key: &KeyRecord, spent_picos: u64) -> serde_json::Value {
     json!({"id": key.id, "account": key.account, "user": key.user, "models": key.models,
-        "budget_picos": key.budget_picos, "requests_a_minute": key.requests_a_minute, "created_ms": key.created_ms,
+        "budget_picos": key.budget_picos, "spent_picos": spent_picos, "requests_a_minute": key.requests_a_minute, "created_ms": key.created_ms,
         "expires_ms": key.expires_ms, "revoked_ms": key.revoked_ms,
         "state": state(key.revoked_ms, key.is_valid(Timestamp::now().as_millisecond()))})
 }

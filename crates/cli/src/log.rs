@@ -20,6 +20,6 @@ pub(crate) fn start_server() {
 
 fn write(filter: &str) {
     let filter = EnvFilter::builder().parse_lossy(filter);
-    // This fails only if logging was started before, which then goes on.
+    // Fails only if logging was started before; the earlier logging continues.
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(output::message_writer).try_init();
 }

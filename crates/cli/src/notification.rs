@@ -17,7 +17,7 @@ pub(crate) enum NotificationMode {
     Message,
     /// The bell.
     Bell,
-    /// Nothing.
+    /// No notification.
     None,
 }
 

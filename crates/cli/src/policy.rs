@@ -23,6 +23,8 @@ use clap::Subcommand;
 use session::{ProjectPolicy, SessionError};
 
 use crate::config::Config;
+use crate::network_arguments::NetworkArguments;
+use crate::packages::PackageFinder;
 
 pub(crate) use failure::PolicyCommandError;
 
@@ -35,7 +37,7 @@ pub(crate) enum PolicyCommand {
     Explain(explain::ExplainArguments),
     /// Test whether a policy allows an action; exit code 5 if not
     Test(test::TestArguments),
-    /// Compare two policies: what the second allows more or less
+    /// Compare two policies: list the rights that the second adds and removes
     Diff(diff::DiffArguments),
     /// List the presets, or print one
     Presets(preset::PresetArguments),
@@ -97,7 +99,7 @@ pub(crate) struct SuggestArguments {
 }
 
 /// Settings from the command line and the configuration that policy commands need.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct PolicyContext {
     /// Whether to print JSON.
     pub(crate) json: bool,
@@ -109,6 +111,10 @@ pub(crate) struct PolicyContext {
     pub(crate) workspace: Option<PathBuf>,
     /// Seconds since 1970.
     pub(crate) now_unix_secs: u64,
+    /// The package registries of this host.
+    pub(crate) packages: PackageFinder,
+    /// Hosts that the command line opens; `None` where the network does not matter, so that no registry is looked for.
+    pub(crate) network: Option<NetworkArguments>,
 }
 
 impl PolicyContext {
@@ -121,7 +127,15 @@ impl PolicyContext {
             organisation_file: config.organisation_policy.clone(),
             workspace: None,
             now_unix_secs: now.map_or(0, |since| since.as_secs()),
+            packages: config.packages.clone(),
+            network: None,
         }
+    }
+
+    /// Returns the context for a policy whose network is used, with the hosts that the command line opens.
+    pub(crate) fn with_network(mut self, network: &NetworkArguments) -> Self {
+        self.network = Some(network.clone());
+        self
     }
 
     /// Returns the context with the project in `workspace`, or else in the current directory.
@@ -142,6 +156,7 @@ pub(crate) fn choose(
         None => load::default_policy(setting)?.0,
     };
     let narrowings = narrow.iter().map(|argument| NarrowingLayer::assign(argument)).collect::<Result<Vec<_>, _>>()?;
+    load::check_allowed(&chosen, setting)?;
     without_data_dir(chosen.narrowed(&narrowings).map_err(PolicyCommandError::Asked)?, setting)
 }
 

@@ -60,10 +60,10 @@ pub(crate) async fn carry_out(
     arguments.limits.check_home(&workspace).await?;
     arguments.narrow.extend(arguments.limits.narrowing());
     let request = request(&arguments, &config, &workspace)?;
-    let context = PolicyContext::of(&config, json).in_project(Some(&workspace));
+    let context = PolicyContext::of(&config, json).in_project(Some(&workspace)).with_network(&arguments.network);
     let policy = Arc::new(choose(&context, arguments.policy.as_deref(), &arguments.narrow)?);
     // A server's sessions have the server's policy.
-    let access = if arguments.policy.is_some() || !arguments.narrow.is_empty() {
+    let access = if arguments.policy.is_some() || !arguments.narrow.is_empty() || !arguments.network.is_empty() {
         SessionAccess::local(&config, policy.clone(), spawner).await?
     } else {
         SessionAccess::open(&config, policy.clone(), spawner).await?

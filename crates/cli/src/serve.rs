@@ -8,13 +8,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::policy::EffectivePolicy;
+use axum::Router;
 use jail::Spawner;
+use mcp::{McpHost, McpSettings};
 use protocol::{ProblemCode, SessionId};
 use server::{
-    AccessToken, AgentInstaller, AuthMode, EventFilter, RemoteStop, ServeError, ServerConfig, ServerListeners,
-    TlsConfig, TokenScope,
+    AccessToken, AgentInstaller, AuthMode, EventFilter, McpEndpoint, RemoteStop, ServeError, ServerConfig,
+    ServerListeners, TlsConfig, TokenScope,
 };
-use session::{SessionError, SessionOptions};
+use session::{SessionError, SessionOptions, Sessions};
 use store::{DataDir, SessionIndex, SystemClock};
 
 use crate::agents::{self, AgentSpec};
@@ -22,12 +25,35 @@ use crate::args::ServeArguments;
 use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::network_arguments::NetworkArguments;
 use crate::output::{self, message};
 use crate::policy::{PolicyContext, choose};
 use crate::{host, log, task, tokens, ui, upstream};
 
+/// Most time for running turns to end when the server stops.
+const DRAIN: Duration = Duration::from_secs(60);
 /// Time after which all parts of a server have started.
 const STARTUP: Duration = Duration::from_secs(1);
+
+/// Prints the addresses, a warning about plain text that other machines can read, and the place of the token.
+fn announce(addresses: &[std::net::SocketAddr], scheme: &str, token_file: Option<&Path>, json: bool) {
+    for address in addresses {
+        if json {
+            let _ = output::print_json(&serde_json::json!({"listening": format!("{scheme}://{address}")}));
+        } else {
+            message!("\x1b[1mlistening\x1b[0m  {scheme}://{address}");
+        }
+    }
+    let is_plain = |address: &std::net::SocketAddr| scheme == "http" && !address.ip().is_loopback();
+    if !json && addresses.iter().any(is_plain) {
+        message!("\x1b[1mwarning\x1b[0m    other machines can connect; tokens and sessions are sent as plain text");
+        message!("           for TLS: --tls-cert FILE --tls-key FILE");
+    }
+    if let Some(token_file) = token_file.filter(|_| !json) {
+        message!("\x1b[1mtoken\x1b[0m      in {}", token_file.display());
+        message!("\x1b[1minspector\x1b[0m  viv ui prints a link");
+    }
+}
 
 /// Runs `viv serve` until SIGINT or SIGTERM.
 pub(crate) async fn carry_out(
@@ -43,10 +69,13 @@ pub(crate) async fn carry_out(
     let scheme = if tls.is_some() { "https" } else { "http" };
     let directory = host::data_dir(&config)?;
     let _lock = directory.lock_server()?;
-    let policy =
-        choose(&PolicyContext::of(&config, json), Some(arguments.policy.as_deref().unwrap_or("balanced")), &[])?;
+    let policy = choose(
+        &PolicyContext::of(&config, json).with_network(&NetworkArguments::default()),
+        Some(arguments.policy.as_deref().unwrap_or("balanced")),
+        &[],
+    )?;
     let policy = Arc::new(policy);
-    let sessions = host::open_sessions(&config, policy.clone(), spawner).await?;
+    let sessions = open(&config, policy.clone(), spawner).await?;
     let token_file = directory.root().join("api.token");
     let auth = if arguments.no_auth {
         AuthMode::None
@@ -57,25 +86,17 @@ pub(crate) async fn carry_out(
     listeners.tcp.push(arguments.listen);
     listeners.unix = Some(directory.socket());
     listeners.tls = tls;
+    let shown_token = (!arguments.no_auth).then_some(token_file.as_path());
     let announce = |addresses: &[std::net::SocketAddr]| {
         ui::note_address(&directory, scheme, addresses);
-        for address in addresses {
-            if json {
-                let _ = output::print_json(&serde_json::json!({"listening": format!("{scheme}://{address}")}));
-            } else {
-                message!("\x1b[1mlistening\x1b[0m  {scheme}://{address}");
-            }
-        }
-        if !json && !arguments.no_auth {
-            message!("\x1b[1mtoken\x1b[0m      in {}", token_file.display());
-            message!("\x1b[1minspector\x1b[0m  viv ui prints a link");
-        }
+        announce(addresses, scheme, shown_token, json);
     };
+    let options =
+        SessionOptions { normalizer: Some(Arc::new(upstream::request_normalizer(&config)?)), ..host::options(&config) };
+    let mcp_host = McpHost::new(McpSettings { sessions: sessions.clone(), options: options.clone(), workspace: None });
     let served = ServerConfig {
-        options: SessionOptions {
-            normalizer: Some(Arc::new(upstream::request_normalizer(&config)?)),
-            ..host::options(&config)
-        },
+        options,
+        mcp: Some(McpEndpoint(Router::new().route_service("/mcp", mcp::http_service(mcp_host.clone())))),
         audit: Some(directory.audit_log()),
         installer: Some(installer(&config)),
         remote_stop: Some(remote_stop(&directory)),
@@ -86,9 +107,38 @@ pub(crate) async fn carry_out(
         origins: arguments.allow_origin.clone(),
         ..ServerConfig::new(auth)
     };
-    let serving = server::serve(listeners, served, sessions, announce, host::stop_requested());
+    let stop = drained(sessions.clone(), arguments.drain.or(config.file.sessions.drain).unwrap_or(DRAIN));
+    let shutdown = async move {
+        stop.await;
+        mcp_host.close().await;
+    };
+    let serving = server::serve(listeners, served, sessions, announce, shutdown);
     release_memory_after_start(serving).await.map_err(not_bound)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the sessions of a server: they go on after a crash of their agents, and with the messages that were queued
+/// when the last server stopped or died.
+async fn open(config: &Config, policy: Arc<EffectivePolicy>, spawner: Spawner) -> Result<Sessions, Failure> {
+    let sessions = host::open_sessions(config, policy, spawner).await?;
+    sessions.survive_crashes();
+    sessions.continue_interrupted()?;
+    Ok(sessions)
+}
+
+/// Completes when the server may stop: after the first signal, when the running turns have ended or `most` has passed.
+/// A second signal stops it at once.
+fn drained(sessions: Sessions, most: Duration) -> impl Future<Output = ()> {
+    // Signals are caught from here on, not only when the future is polled.
+    let signal = host::stop_requested();
+    async move {
+        signal.await;
+        let again = host::stop_requested();
+        tokio::select! {
+            left = sessions.drain(most) => tracing::info!(left, "drained"),
+            () = again => tracing::warn!("a second signal: interrupting the running turns"),
+        }
+    }
 }
 
 /// Runs the server, and returns memory that only the start needed to the kernel.

@@ -26,7 +26,7 @@ const STARTER: &str = "the program that started the session";
 /// Access to sessions in this process or in a server.
 pub(crate) enum SessionAccess {
     /// Sessions in this process.
-    Local(LocalSessions),
+    Local(Box<LocalSessions>),
     /// Sessions in the server.
     Remote(ApiClient),
 }
@@ -60,7 +60,8 @@ impl SessionAccess {
         let directory = host::data_dir(config)?;
         let options = SessionOptions { policy: Some(policy.clone()), ..host::options(config) };
         let sessions = host::open_sessions(config, policy, spawner).await?;
-        Ok(Self::Local(LocalSessions { served: ServedSessions::open(sessions, &directory), options }))
+        let served = ServedSessions::open(sessions, &directory);
+        Ok(Self::Local(Box::new(LocalSessions { served, options })))
     }
 
     /// Creates a session.

@@ -66,7 +66,7 @@ pub(crate) struct SetupArguments {
     yes: bool,
 }
 
-/// What `viv setup` writes.
+/// The settings that `viv setup` writes.
 struct SetupPlan {
     upstream: String,
     kind: &'static str,

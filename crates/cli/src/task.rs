@@ -27,6 +27,7 @@ use crate::backend;
 use crate::config::{Config, SandboxSection};
 use crate::failure::Failure;
 use crate::host;
+use crate::network_arguments::NetworkArguments;
 use crate::policy::{PolicyContext, choose, choose_for_task, load};
 use crate::served_sessions::ServedSessions;
 use crate::session_id::new_session_id;
@@ -96,7 +97,8 @@ impl TaskSetup {
         }
         let named = file.sandbox.policy.as_deref().map(|name| policy_name(folder, name));
         let workspace = file.workspace.as_ref().map(|path| folder.join(path));
-        let setting = PolicyContext::of(config, json).in_project(workspace.as_deref());
+        let setting =
+            PolicyContext::of(config, json).in_project(workspace.as_deref()).with_network(&NetworkArguments::default());
         let policy = Arc::new(match named {
             // The task file may come from anybody, so its policy is not a person's choice.
             Some(name) if !file.policy_is_chosen => choose_for_task(&setting, &name)?,

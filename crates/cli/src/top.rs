@@ -25,6 +25,8 @@ use crate::{notification, output};
 /// The alternate screen without a cursor, and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+const BOLD: &str = "\x1b[1m";
+const RESET: &str = "\x1b[0m";
 
 #[derive(Debug, Args)]
 #[command(after_help = "Keys: q or Ctrl-C quits.\n\nExamples:\n  viv top\n  viv top --interval 5s")]
@@ -85,7 +87,7 @@ struct TopTable {
 }
 
 impl TopTable {
-    /// Reads what is new. Rings if a session began to wait for a person.
+    /// Reads the new events. Rings if a session began to wait for a person.
     fn update(&mut self, catalog: &SessionCatalog<'_>) -> Result<(), Failure> {
         let waited: Vec<SessionId> = self.waiting().cloned().collect();
         let mut followed = HashMap::new();
@@ -119,9 +121,13 @@ impl TopTable {
         lines.extend(TextTable { head: list::HEAD, rows: cells }.text().lines().map(str::to_owned));
         let mut screen = String::from("\x1b[H");
         for line in lines.iter().take(rows.saturating_sub(1)) {
-            let line: String = PrintableText::exact_line(line).as_str().chars().take(columns).collect();
+            // The heading of the table is bold. Rows have no styles, because their cells are printable text.
+            let heading = line.strip_prefix(BOLD).and_then(|line| line.strip_suffix(RESET));
+            let shown = PrintableText::exact_line(heading.unwrap_or(line));
+            let shown: String = shown.as_str().chars().take(columns).collect();
+            let (on, off) = if heading.is_some() { (BOLD, RESET) } else { ("", "") };
             // Writing to a string cannot fail.
-            let _ = write!(screen, "{line}\x1b[K\r\n");
+            let _ = write!(screen, "{on}{shown}{off}\x1b[K\r\n");
         }
         screen + "\x1b[J"
     }

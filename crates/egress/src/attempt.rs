@@ -21,14 +21,14 @@ const PATH_CHARS: usize = 1024;
 
 /// Byte counts of a running connection.
 #[derive(Debug, Default)]
-pub(crate) struct Traffic {
+pub(crate) struct ConnectionBytes {
     sent: AtomicU64,
     received: AtomicU64,
     /// The bytes in memory that its buffers may take; `None` leaves them small.
     in_flight: Option<ByteBudget>,
 }
 
-impl Traffic {
+impl ConnectionBytes {
     /// Returns a reservation for a buffer that grows; `None` leaves the buffer small.
     pub(crate) fn buffer_reservation(&self) -> Option<ByteReservation> {
         self.in_flight.as_ref().map(ByteBudget::reservation)
@@ -56,7 +56,7 @@ pub(crate) struct Attempt {
     turn: Option<TurnId>,
     connection: EgressConnection,
     started: Instant,
-    traffic: Arc<Traffic>,
+    traffic: Arc<ConnectionBytes>,
     state: AttemptState,
 }
 
@@ -93,13 +93,13 @@ impl Attempt {
         (&self.connection.host, self.connection.port)
     }
 
-    pub(crate) fn traffic(&self) -> Arc<Traffic> {
+    pub(crate) fn traffic(&self) -> Arc<ConnectionBytes> {
         self.traffic.clone()
     }
 
     /// Lets the buffers of the connection grow within `in_flight`. Called before the connection has traffic.
     pub(crate) fn within(mut self, in_flight: &ByteBudget) -> Self {
-        self.traffic = Arc::new(Traffic { in_flight: Some(in_flight.clone()), ..Traffic::default() });
+        self.traffic = Arc::new(ConnectionBytes { in_flight: Some(in_flight.clone()), ..ConnectionBytes::default() });
         self
     }
 

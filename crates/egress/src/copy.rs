@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use crate::{
-    attempt::Traffic,
+    attempt::ConnectionBytes,
     connector::{AccessQuery, Connector},
     peek_reader::PeekReader,
     refusal::Refusal,
@@ -29,7 +29,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    pub(crate) fn count(self, traffic: &Traffic, bytes: usize) {
+    pub(crate) fn count(self, traffic: &ConnectionBytes, bytes: usize) {
         match self {
             Self::Outbound => traffic.add_sent(bytes),
             Self::Inbound => traffic.add_received(bytes),
@@ -45,7 +45,7 @@ pub(crate) struct CopyBuffer {
 
 impl CopyBuffer {
     /// Returns a small buffer for a connection.
-    pub(crate) fn new(traffic: &Traffic) -> Self {
+    pub(crate) fn new(traffic: &ConnectionBytes) -> Self {
         Self { bytes: vec![0; BUFFER_MIN], reserved: traffic.buffer_reservation() }
     }
 
@@ -69,7 +69,7 @@ impl CopyBuffer {
 pub(crate) async fn copy_one_way(
     source: &mut PeekReader<impl AsyncRead + Unpin>,
     sink: &mut (impl AsyncWrite + Unpin),
-    traffic: &Traffic,
+    traffic: &ConnectionBytes,
     way: Direction,
 ) -> io::Result<()> {
     let mut buffer = CopyBuffer::new(traffic);
@@ -96,7 +96,7 @@ impl Connector {
     pub(crate) async fn guard<T>(
         &self,
         query: &AccessQuery,
-        traffic: &Traffic,
+        traffic: &ConnectionBytes,
         work: impl Future<Output = T>,
     ) -> Result<T, CutReason> {
         let mut changes = self.policy.changes();

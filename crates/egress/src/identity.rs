@@ -15,17 +15,17 @@ pub type TurnSource = Arc<dyn Fn() -> Option<TurnId> + Send + Sync>;
 pub struct EgressIdentity {
     /// The session.
     pub session: SessionId,
-    /// The journal that records its attempts.
+    /// The journal that records the attempts of the session.
     pub journal: Arc<dyn Journal>,
     /// The turn that is running, for the records.
     pub turn: TurnSource,
-    /// Its current policy.
+    /// The current policy of the session.
     pub policy: LivePolicy,
-    /// Its session CA and credentials.
+    /// The session CA and the credentials that the proxy injects.
     pub credentials: ProxyCredentials,
-    /// The sockets of its DNS server, if it has one.
+    /// The sockets of the DNS server of the session, if the policy enables DNS.
     pub dns: Option<DnsSockets>,
-    /// Its limits.
+    /// The limits of the session.
     pub limits: EgressLimits,
     /// The bytes in memory that all connections of the session share.
     pub in_flight: ByteBudget,

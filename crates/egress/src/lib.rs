@@ -45,7 +45,9 @@ pub use dns::DnsSockets;
 pub use identity::{EgressIdentity, EgressLimits, TurnSource};
 pub use internet::{Internet, SystemInternet};
 pub use live_policy::LivePolicy;
-pub use proxy_credentials::{CredentialSource, ProxyCredentials, ProxyCredentialsError, TrustSource};
+pub use proxy_credentials::{
+    CredentialSource, PackageSettings, PackageSource, ProxyCredentials, ProxyCredentialsError, TrustSource,
+};
 pub use session_ca::{CA_BUNDLE_PATH, SessionCa, SessionCaError, TrustStore};
 pub use totals::EgressTotals;
 
@@ -56,6 +58,7 @@ pub struct Egress {
     counters: Arc<EgressCounters>,
     trust: Option<TrustSource>,
     credentials: Option<CredentialSource>,
+    packages: Option<PackageSource>,
     /// The result of `trust`, computed once.
     trusted: Arc<OnceLock<TrustStore>>,
 }
@@ -63,7 +66,14 @@ pub struct Egress {
 impl Egress {
     /// Returns a proxy without sessions that connects through `internet`.
     pub fn new(internet: Arc<dyn Internet>) -> Self {
-        Self { internet, counters: Arc::default(), trust: None, credentials: None, trusted: Arc::default() }
+        Self {
+            internet,
+            counters: Arc::default(),
+            trust: None,
+            credentials: None,
+            packages: None,
+            trusted: Arc::default(),
+        }
     }
 
     /// Sets the source of trusted roots. Without it, no session can intercept TLS.
@@ -80,11 +90,21 @@ impl Egress {
         self
     }
 
+    /// Sets the source of the settings that package tools inside get while a policy opens registries.
+    #[must_use]
+    pub fn with_packages(mut self, packages: PackageSource) -> Self {
+        self.packages = Some(packages);
+        self
+    }
+
     /// Returns the session CA, if `policy` intercepts TLS, and the credentials that `policy` names.
     pub fn proxy_credentials(&self, policy: &EffectivePolicy) -> Result<ProxyCredentials, ProxyCredentialsError> {
         let mut credentials = ProxyCredentials::default();
         if !policy.net().intercept.is_empty() {
             credentials.session_ca = Some(Arc::new(SessionCa::new(self.trust()?)?));
+        }
+        if policy.net().packages {
+            credentials.packages = self.packages.as_ref().map(|settings| settings()).unwrap_or_default();
         }
         let none: CredentialSource = Arc::new(|_| Err("no credentials are configured".to_owned()));
         credentials.with_credentials(policy, self.credentials.as_ref().unwrap_or(&none))

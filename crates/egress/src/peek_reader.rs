@@ -15,10 +15,10 @@ const STEP: usize = 8 << 10;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HeadError {
     /// The peer closed before the head was complete.
-    #[error("the connection was closed in the middle of a head")]
+    #[error("the connection was closed before the HTTP header was complete")]
     Closed,
     /// The head does not end within the limit.
-    #[error("the head is larger than {0} bytes")]
+    #[error("the HTTP header is larger than {0} bytes")]
     TooLarge(usize),
     /// The connection failed.
     #[error("cannot read from the connection")]

@@ -16,6 +16,18 @@ pub type TrustSource = Arc<dyn Fn() -> io::Result<TrustStore> + Send + Sync>;
 /// Returns a credential of the host by its name; the error says reason it is missing.
 pub type CredentialSource = Arc<dyn Fn(&str) -> Result<EgressCredential, String> + Send + Sync>;
 
+/// Returns the settings of package tools; called when a policy opens registries.
+pub type PackageSource = Arc<dyn Fn() -> PackageSettings + Send + Sync>;
+
+/// What tools inside need to use the package registries of the host. It contains no credential.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PackageSettings {
+    /// Names and values of variables.
+    pub environment: Vec<(String, String)>,
+    /// Paths inside the sandbox and contents of files.
+    pub files: Vec<(String, String)>,
+}
+
 /// Failure to provide the session CA or a credential that a policy needs.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyCredentialsError {
@@ -41,6 +53,7 @@ pub struct ProxyCredentials {
     /// The session CA. If it is `None`, connections that the policy intercepts are refused.
     pub session_ca: Option<Arc<SessionCa>>,
     pub(crate) credentials: BTreeMap<String, EgressCredential>,
+    pub(crate) packages: PackageSettings,
 }
 
 impl ProxyCredentials {
@@ -63,6 +76,12 @@ impl ProxyCredentials {
         Ok(self)
     }
 
+    /// Returns the files to place in the sandbox: the trusted certificates, and the settings of package tools.
+    pub fn files(&self) -> Vec<(String, String)> {
+        let bundle = self.session_ca.as_ref().map(|session_ca| (CA_BUNDLE_PATH.to_owned(), session_ca.ca_bundle()));
+        bundle.into_iter().chain(self.packages.files.iter().cloned()).collect()
+    }
+
     /// Adds the variables for the proxy at `address`, the trusted certificates and the placeholders of the credentials.
     /// Placeholders do not replace existing variables.
     pub fn add_to_environment(&self, environment: &mut BTreeMap<String, String>, address: SocketAddr) {
@@ -71,6 +90,9 @@ impl ProxyCredentials {
             variables.extend(trust_environment(CA_BUNDLE_PATH));
         }
         environment.extend(variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        for (name, value) in &self.packages.environment {
+            environment.entry(name.clone()).or_insert_with(|| value.clone());
+        }
         for (variable, placeholder) in self.credentials.values().filter_map(EgressCredential::placeholder) {
             environment.entry(variable).or_insert(placeholder);
         }

@@ -48,9 +48,9 @@ pub(crate) struct SessionProxy {
 
 /// A tunnel that the policy allows.
 pub(crate) enum Tunnel {
-    /// Its bytes are forwarded to the connected host.
+    /// The bytes of the tunnel are forwarded to the connected host.
     Forwarded(TcpStream, Endpoint),
-    /// Its TLS is intercepted, and each request is decided separately.
+    /// The TLS of the tunnel is intercepted, and each request is decided separately.
     Intercepted(Arc<SessionCa>, Endpoint, RuleRef),
 }
 

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::{
-    attempt::Traffic,
+    attempt::ConnectionBytes,
     client_stream::ClientStream,
     connector::Connector,
     copy::{Direction, copy_one_way},
@@ -40,7 +40,7 @@ pub(crate) async fn carry(
     mut upstream: TcpStream,
     endpoint: &Endpoint,
     connector: &Connector,
-    traffic: &Traffic,
+    traffic: &ConnectionBytes,
 ) -> Result<(), TunnelError> {
     let (reader, mut up_sink) = upstream.split();
     let mut up_source = PeekReader::new(reader);
@@ -67,7 +67,7 @@ pub(crate) async fn carry(
 pub(crate) async fn carry_raw(
     client: &mut ClientStream<impl AsyncRead + Unpin, impl AsyncWrite + Unpin>,
     mut upstream: TcpStream,
-    traffic: &Traffic,
+    traffic: &ConnectionBytes,
 ) -> Result<(), TunnelError> {
     let (reader, mut up_sink) = upstream.split();
     let mut up_source = PeekReader::new(reader);
@@ -109,7 +109,7 @@ async fn second_hello(
     source: &mut PeekReader<impl AsyncRead + Unpin>,
     sink: &mut (impl AsyncWrite + Unpin),
     endpoint: &Endpoint,
-    traffic: &Traffic,
+    traffic: &ConnectionBytes,
 ) -> Result<(), TunnelError> {
     loop {
         if !source.fill_to(5).await? {

@@ -8,7 +8,7 @@
 //! it is sent. Its end is recorded before it is settled. A call that is dropped after it was sent records itself as
 //! given up.
 //!
-//! A call passes these files, in this order:
+//! A call passes these main files, in this order:
 //!
 //! 1. `service.rs` authenticates the client and reads the body of the request.
 //! 2. `call/handler.rs` checks the policy, then drives the call from hold to response.
@@ -25,7 +25,7 @@
 //! A call that the gateway itself cancels, because its turn was interrupted, its session ended or its hold cannot grow,
 //! is charged for the most that it can have cost until then.
 //!
-//! Not here: the service that answers, which is behind the port `upstream.rs`.
+//! Not here: the upstream, which is behind the port `upstream.rs`, and helpers such as `request_body.rs` and `headers.rs`.
 
 mod batch_writer;
 mod billing;
@@ -104,7 +104,7 @@ enum CallState {
     Held,
     /// The request is recorded and may have reached the upstream.
     Sent,
-    /// The response has been arriving for a while, and the ledger says so.
+    /// The response has been arriving for a while, and the ledger has the state `streaming`.
     Streaming,
     /// The end is handed to the journal. A dropped call writes nothing from here on.
     Recorded,
@@ -138,7 +138,7 @@ struct ReceivedResponse {
 }
 
 impl ModelCall {
-    /// Holds a call in the ledger and records its request. Returns when both are written; only then may it be sent.
+    /// Holds a call in the ledger and records its request. Returns when both are written; the call must not be sent before.
     ///
     /// Waits for a short time if the budget is only held by other calls; `waits` is set meanwhile. Fails if a budget
     /// does not allow the call, or if the ledger or the journal cannot be written.
@@ -187,7 +187,7 @@ impl ModelCall {
         };
         if let Err(refusal) = call.write_request(hold, fields.stream, request).await {
             if call.state == CallState::Held {
-                // It was not recorded, so it is not sent and costs nothing.
+                // The request was not recorded, so it is not sent and costs nothing.
                 call.settle(CallOutcome::Failed(refusal.to_string()), 0, false).await;
             }
             return Err(refusal);

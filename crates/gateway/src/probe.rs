@@ -24,13 +24,14 @@ use crate::{
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     ("sse", sse),
     ("usage", usage),
     ("request", request),
     ("messages_to_chat", messages_to_chat),
     ("chat_to_messages", chat_to_messages),
     ("responses_to_chat", responses_to_chat),
+    ("gemini_to_others", gemini_to_others),
 ];
 
 /// Checks that frame boundaries do not change the events.
@@ -76,24 +77,37 @@ pub fn request(data: &[u8]) {
     }
 }
 
-/// Checks that a Messages client of a chat upstream gets a valid stream, or an error.
+/// Checks that a Messages client of a chat or Gemini upstream gets a valid stream, or an error.
 pub fn messages_to_chat(data: &[u8]) {
-    if let Some(text) = translate(ModelEndpoint::Messages, VendorKind::OpenaiCompatible, data) {
-        check_blocks(&text);
+    for kind in [VendorKind::OpenaiCompatible, VendorKind::Gemini] {
+        if let Some(text) = translate(ModelEndpoint::Messages, kind, data) {
+            check_blocks(&text);
+        }
     }
 }
 
-/// Checks that a chat client of an Anthropic upstream gets JSON events, or an error.
+/// Checks that a chat client of an Anthropic or Gemini upstream gets JSON events, or an error.
 pub fn chat_to_messages(data: &[u8]) {
-    if let Some(text) = translate(ModelEndpoint::ChatCompletions, VendorKind::Anthropic, data) {
-        events(&text);
-    }
+    check_events(ModelEndpoint::ChatCompletions, &[VendorKind::Anthropic, VendorKind::Gemini], data);
 }
 
-/// Checks that a Responses client of a chat upstream gets JSON events, or an error.
+/// Checks that a Responses client of any other upstream gets JSON events, or an error.
 pub fn responses_to_chat(data: &[u8]) {
-    if let Some(text) = translate(ModelEndpoint::Responses, VendorKind::OpenaiCompatible, data) {
-        events(&text);
+    let kinds = [VendorKind::OpenaiCompatible, VendorKind::Anthropic, VendorKind::Gemini];
+    check_events(ModelEndpoint::Responses, &kinds, data);
+}
+
+/// Checks that a Gemini client of any other upstream gets JSON events, or an error.
+pub fn gemini_to_others(data: &[u8]) {
+    let kinds = [VendorKind::OpenaiCompatible, VendorKind::Anthropic];
+    check_events(ModelEndpoint::StreamGenerateContent, &kinds, data);
+}
+
+fn check_events(endpoint: ModelEndpoint, kinds: &[VendorKind], data: &[u8]) {
+    for kind in kinds {
+        if let Some(text) = translate(endpoint, *kind, data) {
+            events(&text);
+        }
     }
 }
 
@@ -132,7 +146,7 @@ fn upstream_request(endpoint: ModelEndpoint, body: &[u8]) -> Option<UpstreamRequ
     Some(UpstreamRequest {
         endpoint,
         method: Method::POST,
-        path_and_query: "/".to_owned(),
+        path_and_query: "/?alt=sse".to_owned(),
         headers: HeaderMap::new(),
         body: Bytes::copy_from_slice(body),
         model: "m".to_owned(),

@@ -16,7 +16,7 @@ use store::{JournalError, LedgerError, LimitAmount, LimitWindow, StorageExceeded
 
 use crate::{
     call::{Tee, WriteError},
-    endpoint::ApiDialect,
+    endpoint::{ApiDialect, ModelEndpoint},
     identity::AuthenticationError,
     upstream::UpstreamFailure,
 };
@@ -60,7 +60,7 @@ pub(crate) enum CallRefusal {
     BodyInvalid(String),
     #[error("{}", exceeded_limit(.0))]
     BudgetSpent(store::LimitExceeded),
-    #[error("{}; the held money becomes free when the running calls end", exceeded_limit(.0))]
+    #[error("{}; the held amount is released when the running calls end", exceeded_limit(.0))]
     BudgetHeld(store::LimitExceeded),
     #[error("field `{field}` refused: {reason}")]
     FieldRefused { field: String, reason: String },
@@ -254,13 +254,44 @@ pub(crate) fn error_body(dialect: ApiDialect, status: StatusCode, message: &str)
     }
 }
 
-/// Returns an error event for an event stream. Starts with a blank line, because the event before may be incomplete.
-pub(crate) fn error_event(dialect: ApiDialect, failure: &UpstreamFailure) -> Bytes {
+/// Returns an error event for a stream of `endpoint`, of which `sent` has arrived. Starts with a blank line, because the
+/// event before may be incomplete.
+pub(crate) fn error_event(endpoint: ModelEndpoint, failure: &UpstreamFailure, sent: &[u8]) -> Bytes {
     let exhausted = matches!(failure, UpstreamFailure::BudgetExhausted);
     let status = if exhausted { StatusCode::PAYMENT_REQUIRED } else { StatusCode::BAD_GATEWAY };
+    if endpoint == ModelEndpoint::Responses {
+        let code = if exhausted { "insufficient_quota" } else { "server_error" };
+        let event = failed_response(code, &failure.to_string(), sent);
+        return Bytes::from(format!("\n\nevent: response.failed\ndata: {event}\n\n"));
+    }
+    let dialect = endpoint.dialect();
     let body = error_body(dialect, status, &failure.to_string());
     let name = if dialect == ApiDialect::Anthropic { "event: error\n" } else { "" };
     Bytes::from(format!("\n\n{name}data: {body}\n\n"))
+}
+
+/// Returns the last event of a stream of the Responses API that failed after `sent`.
+fn failed_response(code: &str, message: &str, sent: &[u8]) -> Value {
+    let after_last = |name: &[u8]| memchr::memmem::rfind(sent, name).map(|at| &sent[at + name.len()..]);
+    let number = after_last(br#""sequence_number":"#).map(<[u8]>::trim_ascii_start).and_then(|rest| {
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        std::str::from_utf8(&rest[..digits]).ok()?.parse::<u64>().ok()
+    });
+    // Every event with a response starts with its id.
+    let id = memchr::memmem::find(sent, br#""resp_"#).and_then(|at| {
+        let rest = &sent[at + 1..];
+        std::str::from_utf8(&rest[..memchr::memchr(b'"', rest)?]).ok()
+    });
+    json!({
+        "type": "response.failed",
+        "sequence_number": number.map_or(0, |number| number + 1),
+        "response": {
+            "id": id.unwrap_or("resp_failed"), "object": "response", "created_at": 0, "status": "failed",
+            "error": {"code": code, "message": message}, "incomplete_details": null, "instructions": null,
+            "metadata": {}, "model": "", "output": [], "parallel_tool_calls": true, "temperature": null,
+            "tool_choice": "auto", "tools": [], "top_p": null, "usage": null,
+        },
+    })
 }
 
 /// Returns Anthropic's error type for a status.
@@ -348,7 +379,7 @@ mod tests {
 
     #[test]
     fn error_event_ends_an_incomplete_event() {
-        let event = error_event(ApiDialect::Anthropic, &UpstreamFailure::Cut);
+        let event = error_event(ModelEndpoint::Messages, &UpstreamFailure::Cut, b"");
         assert!(event.starts_with(b"\n\nevent: error\ndata: {") && event.ends_with(b"}\n\n"));
     }
 }

@@ -155,7 +155,7 @@ pub enum UpstreamFailure {
     #[error("timeout: the upstream sent nothing for {0} seconds")]
     Silent(u64),
     /// The ledger could not note that the call is sent, so it was not sent.
-    #[error("cannot write to the ledger that the call is sent")]
+    #[error("cannot note the start of the call in the ledger, so the call was not sent")]
     NotMarkedSent(#[source] LedgerError),
     /// The connection ended before the response was complete.
     #[error("the connection to the upstream closed before the response was complete")]

@@ -66,7 +66,7 @@ impl Worker {
         runtime.spawn(writer.clone().run());
         let (guard, dropped) = oneshot::channel::<()>();
         thread::Builder::new().name("gateway".into()).spawn(move || {
-            // Nothing is ever sent: the runtime ends when the guard is dropped.
+            // The channel carries no message: the runtime ends when the guard drops its sender.
             let _ = runtime.block_on(dropped);
             runtime.shutdown_background();
         })?;

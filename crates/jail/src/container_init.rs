@@ -28,7 +28,7 @@ use crate::seccomp::Filters;
 use crate::setup::{listen, silence_standard_streams};
 use crate::{relay, sys, wire};
 
-/// The kernel that handles the system calls of commands inside.
+/// The kernel that handles the system calls of commands inside the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerKernel {
     /// The host's kernel, as in most containers.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum SetupStep {
     EnterEngine,
     OpenSource,
-    IdMapWorkspace,
+    IdMapOwner,
     CloneNamespaces,
     MapIds,
     JoinCgroup,
@@ -43,7 +43,7 @@ impl fmt::Display for SetupStep {
         f.write_str(match self {
             Self::EnterEngine => "enter the namespaces of the container engine",
             Self::OpenSource => "open a host path",
-            Self::IdMapWorkspace => "map the owner of the workspace",
+            Self::IdMapOwner => "map the owner of the files",
             Self::CloneNamespaces => "make the namespaces",
             Self::MapIds => "map user and group ids",
             Self::JoinCgroup => "join the cgroup",
@@ -122,7 +122,7 @@ pub enum JailError {
     /// The sandbox has ended.
     #[error("the sandbox has ended")]
     Ended,
-    /// The program does not exist inside.
+    /// The program does not exist inside the sandbox.
     #[error("`{0}` is not in the sandbox")]
     NotFound(String),
     /// The program exists but cannot be executed.

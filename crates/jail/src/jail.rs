@@ -32,9 +32,9 @@ pub struct Jail {
 pub struct NewJail {
     /// The sandbox.
     pub jail: Jail,
-    /// Accepts connections to the model port inside.
+    /// Accepts connections to the model port inside the sandbox.
     pub models: TcpListener,
-    /// Accepts connections to the egress port inside.
+    /// Accepts connections to the egress port inside the sandbox.
     pub egress: TcpListener,
     /// The sockets of the name server inside, if the plan has one.
     pub dns: Option<(TcpListener, UdpSocket)>,
@@ -78,13 +78,13 @@ pub enum ExecEvent {
     Exited {
         /// The number of the command.
         exec: u64,
-        /// Its exit code, unless a signal ended it.
+        /// The exit code, unless a signal ended the command.
         code: Option<i32>,
-        /// The signal that ended it.
+        /// The signal that ended the command.
         signal: Option<i32>,
         /// Processor time of the command and its children.
         cpu_micros: u64,
-        /// Its largest resident size.
+        /// The largest resident size of the command.
         peak_rss_bytes: u64,
     },
 }
@@ -213,7 +213,7 @@ impl Jail {
         wire::send(&self.control, &InitRequest::Kill { exec }, &[]).map_err(|_| JailError::Ended)
     }
 
-    /// Resizes a terminal that init made inside.
+    /// Resizes a terminal that init made inside the sandbox.
     pub fn resize(&self, exec: u64, window: (u16, u16)) -> Result<(), JailError> {
         wire::send(&self.control, &InitRequest::Resize { exec, window }, &[]).map_err(|_| JailError::Ended)
     }
@@ -274,7 +274,7 @@ impl Jail {
         Ok(reaped.ok().flatten().and_then(|status| status.exit_status()))
     }
 
-    /// Kills everything inside. The kernel ends every process of the PID namespace with its init.
+    /// Kills every process of the sandbox. The kernel ends every process of the PID namespace with its init.
     pub fn kill(&self) {
         let signalled = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
         if signalled == Err(rustix::io::Errno::PERM) {

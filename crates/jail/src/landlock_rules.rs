@@ -1,11 +1,11 @@
 //! Landlock rules: a second restriction of file access that does not depend on mounts.
 //!
-//! The private root already contains nothing else. Landlock still holds if a mount trick were found. It also denies every
+//! The private root already contains nothing else. Landlock also protects files if an attacker finds a way around the mounts. It also denies every
 //! change of mounts, and confines signals and abstract sockets to the sandbox.
 
 use std::io;
 
-use base::{HOME, WORKSPACE};
+use base::HOME;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetStatus, Scope,
@@ -49,9 +49,12 @@ pub(crate) fn restrict(plan: &JailPlan) -> io::Result<()> {
         (HOME.into(), all),
     ];
     let read_only = matches!(plan.workspace, WorkspacePlan::ReadOnly { .. });
-    rules.push((WORKSPACE.into(), if read_only { read } else { all }));
+    rules.push((plan.workspace_at.to_string_lossy().into_owned(), if read_only { read } else { all }));
     for bind in &plan.binds {
         rules.push((bind.target.to_string_lossy().into_owned(), if bind.writable { all } else { read }));
+    }
+    for layer in &plan.layers {
+        rules.push((layer.target.to_string_lossy().into_owned(), if layer.writable { all } else { read }));
     }
     for (path, _) in &plan.files {
         rules.push((path.to_string_lossy().into_owned(), AccessFs::ReadFile.into()));

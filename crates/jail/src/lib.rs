@@ -49,7 +49,9 @@ pub use host_user::HostUser;
 pub use jail::{ConnectionOutcome, ExecEvent, Jail, JailEvent, NewJail, OwnKernelChannels};
 pub use landlock_rules::landlock_version;
 pub use mount_layout::{LayoutMount, MountLayout};
-pub use plan::{BindMount, CoverFile, ExecPlan, INSIDE_GID, INSIDE_UID, JailPlan, ProcessLimits, WorkspacePlan};
+pub use plan::{
+    BindMount, CoverFile, ExecPlan, INSIDE_GID, INSIDE_UID, JailPlan, LayerPlan, ProcessLimits, WorkspacePlan,
+};
 pub use private_root::MAX_TERMINALS;
 pub use probe::{FeatureProbe, probe_kernel, probe_limits};
 pub use seccomp::filter_bytes;

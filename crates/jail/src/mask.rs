@@ -17,9 +17,9 @@ use crate::plan::CoverFile;
 /// The entries of a mask layer.
 #[derive(Clone, Copy)]
 pub(crate) struct MaskEntries<'a> {
-    /// Paths that do not exist inside.
+    /// Paths that do not exist inside the sandbox.
     pub(crate) masks: &'a [PathBuf],
-    /// Files that have other content inside.
+    /// Files that have other content inside the sandbox.
     pub(crate) covers: &'a [CoverFile],
 }
 
@@ -47,7 +47,11 @@ pub(crate) fn fill(mask: &OwnedFd, lower: &OwnedFd, entries: MaskEntries<'_>) ->
     }
     for cover in entries.covers {
         write_cover(mask, &cover.path, &cover.content)?;
-        copy_attributes(mask, lower, &cover.path, OFlags::empty())?;
+        match copy_attributes(mask, lower, &cover.path, OFlags::empty()) {
+            // The file is a link, which the cover replaces.
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {}
+            other => other?,
+        }
     }
     // A merged directory has the attributes of its topmost layer. They are set last, children first, because a new entry
     // changes its directory's time.

@@ -29,7 +29,7 @@ use crate::spawner::Spawner;
 pub struct LayoutMount {
     /// The path on the host, below the layout's directory.
     pub source: PathBuf,
-    /// The path inside.
+    /// The path inside the sandbox.
     pub target: PathBuf,
     /// Whether the mount is writable.
     pub writable: bool,
@@ -136,7 +136,7 @@ impl LayoutBuilder<'_> {
         if at.contains([':', ',', '\\']) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let builder = OverlayBuilder { scratch: &self.scratch, at, owner: Some(self.owner) };
+        let builder = OverlayBuilder { scratch: &self.scratch, at, folder: "", owner: Some(self.owner) };
         self.make_directory("workspace", 0o755)?;
         match (plan, &sources.workspace) {
             (WorkspacePlan::Overlay { masks, covers, .. }, Some(lower)) => {

@@ -18,6 +18,8 @@ use crate::sys::{self, attr};
 pub(crate) struct MountSources {
     /// Each mount with its path inside, in the order of the plan.
     pub(crate) binds: Vec<(OwnedFd, PathBuf)>,
+    /// The directories of the plan's layers, in its order.
+    pub(crate) layers: Vec<OwnedFd>,
     /// The directory of the workspace.
     pub(crate) workspace: Option<OwnedFd>,
 }
@@ -37,28 +39,39 @@ impl MountSources {
             restrict(&tree, bind.writable, ids.as_deref_mut()).during(SetupStep::OpenSource, bind.source.display())?;
             binds.push((tree, bind.target.clone()));
         }
+        let mut layers = Vec::with_capacity(plan.layers.len());
+        for layer in &plan.layers {
+            let tree = clone_tree(&layer.directory).during(SetupStep::OpenSource, layer.directory.display())?;
+            // The id map also lets the sandbox user read files that only their owner can read. The tree itself is never
+            // attached writable: it is the lower layer of an overlay, or made read-only after this.
+            restrict(&tree, true, ids.as_deref_mut()).during(SetupStep::IdMapOwner, layer.directory.display())?;
+            sys::mount_setattr(tree.as_fd(), attr::RDONLY, true, None)
+                .during(SetupStep::OpenSource, layer.directory.display())?;
+            layers.push(tree);
+        }
         let workspace = match plan.workspace.directory() {
             None => None,
             Some(directory) => {
                 let tree = clone_tree(directory).during(SetupStep::OpenSource, directory.display())?;
                 let writable = !matches!(plan.workspace, WorkspacePlan::ReadOnly { .. });
-                restrict(&tree, writable, ids).during(SetupStep::IdMapWorkspace, directory.display())?;
+                restrict(&tree, writable, ids).during(SetupStep::IdMapOwner, directory.display())?;
                 Some(tree)
             }
         };
-        Ok(Self { binds, workspace })
+        Ok(Self { binds, layers, workspace })
     }
 
     /// Returns the sources of `plan` from mounts that the spawner opened, in the order of [`MountSources::mounts`].
     pub(crate) fn of(plan: &JailPlan, mounts: Vec<OwnedFd>) -> Self {
         let mut mounts = mounts.into_iter();
-        let binds = mounts.by_ref().zip(plan.binds.iter().map(|bind| bind.target.clone()));
-        Self { binds: binds.take(plan.binds.len()).collect(), workspace: mounts.next() }
+        let targets = plan.binds.iter().map(|bind| bind.target.clone());
+        let binds = targets.zip(mounts.by_ref()).map(|(target, tree)| (tree, target)).collect();
+        Self { binds, layers: mounts.by_ref().take(plan.layers.len()).collect(), workspace: mounts.next() }
     }
 
-    /// Returns all mounts: the paths, then the workspace.
+    /// Returns all mounts: the paths, the layers, then the workspace.
     pub(crate) fn mounts(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.binds.iter().map(|(tree, _)| tree).chain(&self.workspace).map(AsFd::as_fd)
+        self.binds.iter().map(|(tree, _)| tree).chain(&self.layers).chain(&self.workspace).map(AsFd::as_fd)
     }
 }
 

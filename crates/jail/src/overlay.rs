@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat};
 
@@ -17,6 +17,8 @@ pub(crate) struct OverlayBuilder<'a> {
     pub(crate) scratch: &'a OwnedFd,
     /// The path at which it is attached: an overlay takes its layers by path.
     pub(crate) at: &'a str,
+    /// The directory in the scratch space that holds the layers; empty for the scratch space itself.
+    pub(crate) folder: &'a str,
     /// The owner of the layers; `None` when that is the calling user.
     pub(crate) owner: Option<HostUser>,
 }
@@ -27,18 +29,23 @@ impl OverlayBuilder<'_> {
     pub(crate) fn overlay(&self, lower: &OwnedFd, entries: MaskEntries<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
         let layers = self.lower_layers(lower, entries)?;
         for name in ["upper", "work"] {
-            mkdirat(self.scratch, name, Mode::from_raw_mode(0o755))?;
+            mkdirat(self.scratch, self.name(name), Mode::from_raw_mode(0o755))?;
         }
         // The top directory of a merged tree has the attributes of the upper layer.
-        let lower_stat = rustix::fs::statat(self.scratch, "lower", AtFlags::empty())?;
-        rustix::fs::chmodat(self.scratch, "upper", Mode::from_raw_mode(lower_stat.st_mode & 0o777), AtFlags::empty())?;
+        let lower_stat = rustix::fs::statat(self.scratch, self.name("lower"), AtFlags::empty())?;
+        rustix::fs::chmodat(
+            self.scratch,
+            self.name("upper"),
+            Mode::from_raw_mode(lower_stat.st_mode & 0o777),
+            AtFlags::empty(),
+        )?;
         for name in ["upper", "work"] {
-            self.set_owner(Path::new(name))?;
+            self.set_owner(&self.name(name))?;
         }
-        let (upper, work) = (format!("{}/upper", self.at), format!("{}/work", self.at));
+        let (upper, work) = (self.path("upper"), self.path("work"));
         let merged = merge(&[("lowerdir", &layers), ("upperdir", &upper), ("workdir", &work)])?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok((merged, openat(self.scratch, "upper", flags, Mode::empty())?))
+        Ok((merged, openat(self.scratch, self.name("upper"), flags, Mode::empty())?))
     }
 
     /// Mounts the layers `mask : workspace` without an upper layer, so that nothing can be written.
@@ -50,21 +57,31 @@ impl OverlayBuilder<'_> {
     /// Attaches the lower layers while the overlay is mounted; returns them as an overlay option.
     fn lower_layers(&self, lower: &OwnedFd, entries: MaskEntries<'_>) -> io::Result<String> {
         for name in ["mask", "lower"] {
-            mkdirat(self.scratch, name, Mode::from_raw_mode(0o755))?;
+            mkdirat(self.scratch, self.name(name), Mode::from_raw_mode(0o755))?;
         }
-        attach(lower, self.scratch, "lower")?;
-        let mask = openat(self.scratch, "mask", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        attach(lower, self.scratch, self.name("lower"))?;
+        let mask = openat(self.scratch, self.name("mask"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         mask::fill(&mask, lower, entries)?;
         for path in entries.paths() {
             for parent in path.ancestors().skip(1) {
-                self.set_owner(&Path::new("mask").join(parent))?;
+                self.set_owner(&self.name("mask").join(parent))?;
             }
         }
         for cover in entries.covers {
-            self.set_owner(&Path::new("mask").join(&cover.path))?;
+            self.set_owner(&self.name("mask").join(&cover.path))?;
         }
-        let lower = format!("{}/lower", self.at);
-        Ok(if entries.is_empty() { lower } else { format!("{}/mask:{lower}", self.at) })
+        let lower = self.path("lower");
+        Ok(if entries.is_empty() { lower } else { format!("{}:{lower}", self.path("mask")) })
+    }
+
+    /// Returns the path of a layer, relative to the scratch space.
+    fn name(&self, layer: &str) -> PathBuf {
+        Path::new(self.folder).join(layer)
+    }
+
+    /// Returns the absolute path of a layer.
+    fn path(&self, layer: &str) -> String {
+        Path::new(self.at).join(self.name(layer)).to_string_lossy().into_owned()
     }
 
     /// Gives a directory of a layer to the sandbox user. A merged directory has the owner of its topmost layer.

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The user id inside. It is never mapped to host uid 0.
+/// The user id inside the sandbox. It is never mapped to host uid 0.
 pub const INSIDE_UID: u32 = 1000;
-/// The group id inside.
+/// The group id inside the sandbox.
 pub const INSIDE_GID: u32 = 1000;
 
 /// Everything the spawner needs to make one sandbox.
@@ -17,16 +17,20 @@ pub const INSIDE_GID: u32 = 1000;
 pub struct JailPlan {
     /// The id of the sandbox, for errors.
     pub id: String,
-    /// Host paths mounted inside.
+    /// Host paths mounted inside the sandbox.
     pub binds: Vec<BindMount>,
+    /// Directories of the host that are shown under a layer of their own.
+    pub layers: Vec<LayerPlan>,
     /// Symbolic links of the root: path inside and target.
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Small files of the root: path inside and content.
     pub files: Vec<(PathBuf, Vec<u8>)>,
     /// Whether a name server listens inside, on port 53.
     pub dns: bool,
-    /// The workspace, mounted at `/workspace`.
+    /// The workspace.
     pub workspace: WorkspacePlan,
+    /// The path of the workspace inside. If it is not `/workspace`, that is a link to it. Containers do not use it.
+    pub workspace_at: PathBuf,
     /// The most bytes that can be written to /tmp, home, shared memory and the workspace's layer together.
     pub disk_bytes: u64,
     /// The most files and directories in the same.
@@ -54,23 +58,38 @@ impl Default for ProcessLimits {
     }
 }
 
-/// A host path mounted inside.
+/// A host path mounted inside the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BindMount {
     /// The path on the host; opened without following a symbolic link.
     pub source: PathBuf,
-    /// The path inside.
+    /// The path inside the sandbox.
     pub target: PathBuf,
     /// Whether the mount is writable.
     pub writable: bool,
 }
 
-/// A file of the workspace that has other content inside.
+/// A directory of the host, shown under a mask layer and, if it is writable, under a private layer that takes the changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerPlan {
+    /// The directory on the host; opened without following a symbolic link.
+    pub directory: PathBuf,
+    /// The path inside the sandbox.
+    pub target: PathBuf,
+    /// Whether commands can write. The host's directory never changes.
+    pub writable: bool,
+    /// Paths that do not exist inside the sandbox, relative to the directory. Their parents exist.
+    pub masks: Vec<PathBuf>,
+    /// Files that have different content inside the sandbox.
+    pub covers: Vec<CoverFile>,
+}
+
+/// A file of the workspace that has different content inside the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoverFile {
     /// The path, relative to the workspace.
     pub path: PathBuf,
-    /// Its content inside. In JSON hexadecimal text, which is shorter than a list of numbers.
+    /// The content inside the sandbox. Hexadecimal text in JSON, which is shorter than a list of numbers.
     #[serde(with = "as_hex")]
     pub content: Vec<u8>,
 }
@@ -96,7 +115,7 @@ mod as_hex {
     }
 }
 
-/// How `/workspace` is made.
+/// How the workspace is made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum WorkspacePlan {
     /// An empty directory that is lost with the sandbox.
@@ -107,7 +126,7 @@ pub enum WorkspacePlan {
         directory: PathBuf,
         /// Paths that do not exist inside, relative to the directory.
         masks: Vec<PathBuf>,
-        /// Files that have other content inside.
+        /// Files that have other content inside the sandbox.
         covers: Vec<CoverFile>,
     },
     /// The directory, read-only.
@@ -116,7 +135,7 @@ pub enum WorkspacePlan {
         directory: PathBuf,
         /// Paths that do not exist inside, relative to the directory.
         masks: Vec<PathBuf>,
-        /// Files that have other content inside.
+        /// Files that have other content inside the sandbox.
         covers: Vec<CoverFile>,
     },
     /// The directory itself: writes go to the host.
@@ -153,7 +172,7 @@ pub struct ExecPlan {
     pub argv: Vec<String>,
     /// The whole environment.
     pub env: BTreeMap<String, String>,
-    /// The working directory inside.
+    /// The working directory inside the sandbox.
     pub workdir: String,
     /// Whether stdin is a terminal, which becomes the controlling terminal.
     pub terminal: bool,

@@ -23,7 +23,7 @@ use crate::guard;
 use crate::mask::MaskEntries;
 use crate::mount_sources::{MountSources, clone_at, clone_tree};
 use crate::overlay::OverlayBuilder;
-use crate::plan::{JailPlan, WorkspacePlan};
+use crate::plan::{JailPlan, LayerPlan, WorkspacePlan};
 use crate::sys::{self, attr};
 
 /// The path at which the writable space is attached while the root is built in it. It is in the host's tree, which is
@@ -113,6 +113,9 @@ impl PrivateRoot {
         for (tree, target) in &sources.binds {
             self.mount(tree, target).during(SetupStep::MountSystem, target.display())?;
         }
+        for (number, (layer, tree)) in plan.layers.iter().zip(&sources.layers).enumerate() {
+            self.mount_layer(number, layer, tree).during(SetupStep::MountSystem, layer.target.display())?;
+        }
         for (link, target) in &plan.links {
             self.make_parents(link).during(SetupStep::PlaceFiles, link.display())?;
             symlinkat(target, &self.top, inside(link)).during(SetupStep::PlaceFiles, link.display())?;
@@ -122,6 +125,19 @@ impl PrivateRoot {
             self.write_file(path, content).during(SetupStep::PlaceFiles, path.display())?;
         }
         Ok(())
+    }
+
+    /// Mounts a directory of the host under its layers.
+    fn mount_layer(&self, number: usize, layer: &LayerPlan, tree: &OwnedFd) -> io::Result<()> {
+        let entries = MaskEntries { masks: &layer.masks, covers: &layer.covers };
+        if !layer.writable && entries.is_empty() {
+            return self.mount(tree, &layer.target);
+        }
+        let folder = format!("layer{number}");
+        mkdirat(&self.scratch, &folder, Mode::from_raw_mode(0o755))?;
+        let builder = OverlayBuilder { scratch: &self.scratch, at: SCRATCH, folder: &folder, owner: None };
+        let merged = if layer.writable { builder.overlay(tree, entries)?.0 } else { builder.masked(tree, entries)? };
+        self.mount(&merged, &layer.target)
     }
 
     /// Mounts a read-only /proc of this PID namespace, with the entries that reveal the host covered.
@@ -180,54 +196,58 @@ impl PrivateRoot {
         Ok(())
     }
 
-    /// Mounts the workspace at `/workspace`; with an overlay, returns the layer that holds changes.
+    /// Mounts the workspace at its path of the plan; with an overlay, returns the layer that holds changes.
     pub(crate) fn mount_workspace(
         &self,
-        plan: &WorkspacePlan,
+        plan: &JailPlan,
         sources: &MountSources,
     ) -> Result<Option<OwnedFd>, SetupFailure> {
-        let target = Path::new(WORKSPACE);
-        let builder = OverlayBuilder { scratch: &self.scratch, at: SCRATCH, owner: None };
-        match (plan, &sources.workspace) {
+        let target = plan.workspace_at.as_path();
+        let builder = OverlayBuilder { scratch: &self.scratch, at: SCRATCH, folder: "", owner: None };
+        let at_target = |mounted: io::Result<()>| mounted.during(SetupStep::MountWorkspace, target.display());
+        let upper = match (&plan.workspace, &sources.workspace) {
             (WorkspacePlan::Overlay { masks, covers, .. }, Some(lower)) => {
                 let entries = MaskEntries { masks, covers };
                 let (merged, upper) = builder.overlay(lower, entries).during(SetupStep::MountWorkspace, "overlay")?;
-                self.mount(&merged, target).during(SetupStep::MountWorkspace, WORKSPACE)?;
-                Ok(Some(upper))
+                at_target(self.mount(&merged, target))?;
+                Some(upper)
             }
             (WorkspacePlan::ReadOnly { masks, covers, .. }, Some(lower)) if !masks.is_empty() || !covers.is_empty() => {
                 let entries = MaskEntries { masks, covers };
                 let merged = builder.masked(lower, entries).during(SetupStep::MountWorkspace, "overlay")?;
-                self.mount(&merged, target).during(SetupStep::MountWorkspace, WORKSPACE)?;
-                Ok(None)
+                at_target(self.mount(&merged, target))?;
+                None
             }
             (WorkspacePlan::ReadOnly { .. }, Some(tree)) => {
-                self.mount(tree, target).during(SetupStep::MountWorkspace, WORKSPACE)?;
-                Ok(None)
+                at_target(self.mount(tree, target))?;
+                None
             }
             (WorkspacePlan::Bind { hidden, covers, protected, .. }, Some(tree)) => {
-                self.mount(tree, target).during(SetupStep::MountWorkspace, WORKSPACE)?;
+                at_target(self.mount(tree, target))?;
                 let empty = clone_at(self.scratch.as_fd(), "empty", OpenTreeFlags::empty());
                 let empty = empty.during(SetupStep::MountWorkspace, "empty")?;
                 guard::protect(tree, protected).during(SetupStep::MountWorkspace, "fs.deny_write")?;
                 guard::cover(tree, covers, &self.scratch).during(SetupStep::MountWorkspace, "fs.deny_read")?;
                 guard::hide(tree, hidden, empty.as_fd()).during(SetupStep::MountWorkspace, "fs.deny_read")?;
-                Ok(None)
+                None
             }
             _ => {
-                mkdirat(&self.scratch, "workspace", Mode::from_raw_mode(0o755))
-                    .during(SetupStep::MountWorkspace, WORKSPACE)?;
-                self.expose("workspace", WORKSPACE).during(SetupStep::MountWorkspace, WORKSPACE)?;
-                Ok(None)
+                at_target(mkdirat(&self.scratch, "workspace", Mode::from_raw_mode(0o755)).map_err(Into::into))?;
+                at_target(self.expose("workspace", target))?;
+                None
             }
+        };
+        if target != Path::new(WORKSPACE) {
+            symlinkat(target, &self.top, inside(Path::new(WORKSPACE))).during(SetupStep::MountWorkspace, WORKSPACE)?;
         }
+        Ok(upper)
     }
 
     /// Returns the finished workspace for the host. Files opened through it are those that a command inside sees.
-    pub(crate) fn open_workspace(&self) -> Result<OwnedFd, SetupFailure> {
+    pub(crate) fn open_workspace(&self, plan: &JailPlan) -> Result<OwnedFd, SetupFailure> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        openat(&self.top, inside(Path::new(WORKSPACE)), flags, Mode::empty())
-            .during(SetupStep::MountWorkspace, WORKSPACE)
+        openat(&self.top, inside(&plan.workspace_at), flags, Mode::empty())
+            .during(SetupStep::MountWorkspace, plan.workspace_at.display())
     }
 
     /// Returns the devpts instance, in which the host makes terminals.
@@ -273,10 +293,10 @@ impl PrivateRoot {
     }
 
     /// Mounts a directory of the scratch space at `target`.
-    fn expose(&self, name: &str, target: &str) -> io::Result<()> {
+    fn expose(&self, name: &str, target: impl AsRef<Path>) -> io::Result<()> {
         let tree = clone_at(self.scratch.as_fd(), name, OpenTreeFlags::empty())?;
         sys::mount_setattr(tree.as_fd(), attr::NOSUID | attr::NODEV, false, None)?;
-        self.mount(&tree, Path::new(target))
+        self.mount(&tree, target.as_ref())
     }
 
     fn make_directory(&self, path: &Path) -> io::Result<()> {

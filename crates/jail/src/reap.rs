@@ -19,14 +19,14 @@ pub(crate) enum RemainingChildren {
 
 /// One child that ended.
 pub(crate) struct ReapedChild {
-    /// Its process id.
+    /// The process id.
     pub(crate) pid: i32,
-    /// Its exit code, unless a signal ended it.
+    /// The exit code, unless a signal ended the child.
     pub(crate) code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended the child.
     pub(crate) signal: Option<i32>,
     /// Processor time of the child and its reaped children.
     pub(crate) cpu_micros: u64,
-    /// Its largest resident size.
+    /// The largest resident size of the child.
     pub(crate) peak_rss_bytes: u64,
 }

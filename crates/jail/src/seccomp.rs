@@ -40,7 +40,7 @@ const PRETEND: FilterAction = FilterAction::Errno(0);
 /// The compiled filters.
 #[derive(Debug)]
 pub(crate) struct Filters {
-    /// The filter of every process inside.
+    /// The filter of every process inside the sandbox.
     all: Vec<BpfInstruction>,
     /// The additional filter of commands: calls that init still needs to prepare a command.
     commands: Vec<BpfInstruction>,
@@ -74,7 +74,7 @@ pub fn filter_bytes() -> Vec<u8> {
     Filters::compile(ProcessTag::RealtimeLimit).all.into_iter().flat_map(BpfInstruction::bytes).collect()
 }
 
-/// Returns the rules of every process inside.
+/// Returns the rules of every process inside the sandbox.
 pub(crate) fn rules() -> SyscallRules {
     let mut rules = SyscallRules::new(MISSING);
     for call in ALLOWED.iter().flat_map(|group| group.calls) {
@@ -93,7 +93,7 @@ pub(crate) fn rules() -> SyscallRules {
     // Setting the core dump limit reports success and does nothing. Some programs insist on setting it to zero, and with
     // any value but ours the host would handle their dumps.
     limit_changes(&mut rules, libc::RLIMIT_CORE, PRETEND);
-    // This call would write every file system of the host, and programs cannot see that it did not.
+    // `sync` would flush every file system of the host. Programs cannot tell that it did nothing.
     add(&mut rules, libc::SYS_sync, PRETEND, []);
     set_id_modes(&mut rules);
     for call in [libc::SYS_socket, libc::SYS_socketpair] {

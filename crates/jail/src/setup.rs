@@ -40,9 +40,9 @@ pub(crate) struct PlanInputs<'a> {
 
 /// The descriptors that a finished sandbox passes to the host.
 pub(crate) struct FinishedSandbox {
-    /// Listens on the model port inside.
+    /// Listens on the model port inside the sandbox.
     pub(crate) models: TcpListener,
-    /// Listens on the egress port inside.
+    /// Listens on the egress port inside the sandbox.
     pub(crate) egress: TcpListener,
     /// The sockets of the name server inside, if the plan has one.
     pub(crate) dns: Option<(TcpListener, UdpSocket)>,
@@ -100,8 +100,8 @@ pub(crate) fn finish(
     };
     root.resize(plan)?;
     root.fill(plan, &sources)?;
-    let upper = root.mount_workspace(&plan.workspace, &sources)?;
-    let (workspace, terminals) = (root.open_workspace()?, root.open_terminals()?);
+    let upper = root.mount_workspace(plan, &sources)?;
+    let (workspace, terminals) = (root.open_workspace(plan)?, root.open_terminals()?);
     drop(sources);
     root.enter()?;
 

@@ -70,7 +70,7 @@ pub struct Spawner {
     connection: SpawnerConnection,
 }
 
-/// How the handle reaches the code that clones.
+/// The connection from the handle to the code that clones.
 #[derive(Debug)]
 enum SpawnerConnection {
     /// Over a socket to the spawner process.
@@ -79,7 +79,7 @@ enum SpawnerConnection {
     InProcess(Mutex<SpawnerState>),
 }
 
-/// Where a spawner runs. Chosen by the constructor of [`Spawner`].
+/// The process in which a spawner runs. Chosen by the constructor of [`Spawner`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpawnerMode {
     /// In its own process: the host may have threads.
@@ -234,7 +234,7 @@ fn serve(socket: &OwnedFd) -> i32 {
 /// The state that the spawner keeps between sandboxes.
 #[derive(Debug)]
 struct SpawnerState {
-    /// How long its sandboxes live.
+    /// The lifetime of the spawner's sandboxes.
     lifetime: InitLifetime,
     filters: Filters,
     ids: HostUser,

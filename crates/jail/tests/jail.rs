@@ -60,6 +60,8 @@ fn plan(workspace: WorkspacePlan) -> JailPlan {
     }
     let passwd = format!("agent:x:1000:1000::{}:/bin/sh\n", base::HOME);
     JailPlan {
+        workspace_at: "/workspace".into(),
+        layers: vec![],
         id: "test".into(),
         binds,
         links,

@@ -109,6 +109,11 @@ impl<P: Pattern> AllowLists<P> {
         widened.meet(&Self::any())
     }
 
+    /// Returns the lists with all entries of `other` added to each.
+    pub(crate) fn with_entries_of(&self, other: &Self) -> Self {
+        other.entries().fold(self.clone(), |lists, entry| lists.widened(entry))
+    }
+
     /// Returns the entries of all lists.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &WithRule<P>> {
         self.lists.iter().flat_map(|list| &list.entries)

@@ -7,13 +7,15 @@ use std::fmt::Display;
 
 use crate::allow_list::{AllowList, AllowLists};
 use crate::deny_list::DenyList;
-use crate::document::{DegradeSection, EnforcementMeans, PolicyDocument, ProcSection, TextList, ToolsSection};
+use crate::document::{
+    DegradeSection, EnforcementMeans, NetSection, PolicyDocument, ProcSection, TextList, ToolsSection, WordOrList,
+};
 use crate::finding::{PolicyError, PolicyFinding, is_terminal_control};
 use crate::key::PolicyKey;
 use crate::limit;
 use crate::pattern::{
-    ConnectionPattern, DenyPattern, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, Pattern,
-    ToolPattern, VariableName,
+    ConnectionPattern, DenyPattern, EndpointPattern, ExactText, InjectPattern, NamePattern, PathGlob, PathPrefix,
+    Pattern, ToolPattern, VariableName,
 };
 use crate::policy::{CompiledPolicy, NetRules};
 use crate::rule::{LayerName, RuleRef, WithRule};
@@ -46,6 +48,16 @@ pub(crate) fn compile(
     if let Some(list) = document.env.as_ref().and_then(|env| env.pass.as_ref()) {
         policy.env = compiler.compile_allow_list(PolicyKey::EnvPass, list, VariableName::parse);
     }
+    if let Some(list) = document.env.as_ref().and_then(|env| env.set.as_ref()) {
+        policy.env_set = compiler.compile_allow_list(PolicyKey::EnvSet, list, ExactText::parse_assignment);
+    }
+    if let Some(list) = document.path.as_ref().and_then(|path| path.prepend.as_ref()) {
+        policy.path_prepend = compiler.compile_allow_list(PolicyKey::PathPrepend, list, ExactText::parse_directory);
+    }
+    if let Some(words) = &document.toolchains {
+        policy.toolchains = compiler.compile_toolchains(words);
+    }
+    compiler.check_extends(document);
     if let Some(list) = document.models.as_ref().and_then(|models| models.allow.as_ref()) {
         policy.models = compiler.compile_allow_list(PolicyKey::ModelsAllow, list, NamePattern::parse);
     }
@@ -103,12 +115,26 @@ impl LayerCompiler<'_> {
         if let Some(list) = &net.intercept {
             policy.net.intercept = DenyList::new(self.entries(PolicyKey::NetIntercept, list, EndpointPattern::parse));
         }
+        if let Some(packages) = &net.packages {
+            policy.net.packages = self.with_rule(PolicyKey::NetPackages, packages.value, packages.position);
+            self.check_packages(net);
+        }
         if let Some(dns) = &net.dns {
             policy.net.dns = self.with_rule(PolicyKey::NetDns, dns.value, dns.position);
         }
         if let Some(list) = &net.inject {
             policy.net.inject = self.compile_allow_list(PolicyKey::NetInject, list, InjectPattern::parse);
             self.check_injections(list, &policy.net);
+        }
+    }
+
+    /// Reports a base that opens package registries and disables the network.
+    fn check_packages(&mut self, net: &NetSection) {
+        let (Some(packages), Some(enabled)) = (&net.packages, &net.enabled) else { return };
+        if self.layer == LayerName::Base && packages.value && !enabled.value {
+            let bad = InvalidValue::new("`net.packages: true` contradicts `net.enabled: false`");
+            let help = "remove `enabled: false`: `packages: true` alone opens the package registries and nothing else";
+            self.report(bad.with_help(help), packages.position);
         }
     }
 
@@ -131,6 +157,28 @@ impl LayerCompiler<'_> {
                 let help = format!("add \"{}\" under `net.intercept`, or name a port with plain HTTP", entry.endpoint);
                 self.report(bad.with_help(help), written.position);
             }
+        }
+    }
+
+    /// Compiles `toolchains`. `none` is an empty list.
+    fn compile_toolchains(&mut self, words: &Spanned<WordOrList>) -> AllowLists<ExactText> {
+        let WordOrList(all) = &words.value;
+        let is_none = all.len() == 1 && all.first().is_some_and(|word| word.value == "none");
+        // A single word has the position of the value.
+        let located = |word: &Spanned<String>| {
+            let has_position = word.position != SourcePosition::default();
+            Spanned::at(word.value.clone(), if has_position { word.position } else { words.position })
+        };
+        let entries = if is_none { Vec::new() } else { all.iter().map(located).collect() };
+        let list = Spanned::at(entries, words.position);
+        self.compile_allow_list(PolicyKey::Toolchains, &list, ExactText::parse_toolchain)
+    }
+
+    /// Reports `extends` in a layer that only takes away: it would have no effect there.
+    fn check_extends(&mut self, document: &PolicyDocument) {
+        if let Some(extends) = document.extends.as_ref().filter(|_| self.layer != LayerName::Base) {
+            let bad = InvalidValue::new("`extends` works only in the policy that a person chose");
+            self.report(bad.with_help("remove this line: this policy only takes away"), extends.position);
         }
     }
 

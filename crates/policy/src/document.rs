@@ -7,9 +7,12 @@ mod assignment;
 mod mode;
 mod parse;
 mod value_schema;
+mod word_or_list;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub(crate) use word_or_list::WordOrList;
 
 pub use mode::{DnsMode, EnforcementMeans, UnpricedModels, WorkspaceMode};
 
@@ -26,6 +29,11 @@ pub struct PolicyDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<value_schema::Version>")]
     pub(crate) version: Option<Spanned<String>>,
+    /// A preset that this policy is based on: `strict`, `balanced` or `open`. Lists of this file are added to those of the
+    /// preset; single values replace them. Only the policy that a person chose can have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<value_schema::PresetName>")]
+    pub(crate) extends: Option<Spanned<String>>,
     /// Files: the workspace, and host paths that are visible outside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fs: Option<FsSection>,
@@ -41,6 +49,14 @@ pub struct PolicyDocument {
     /// Environment variables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) env: Option<EnvSection>,
+    /// The search path of programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<PathSection>,
+    /// Toolchains of the host that are shown read-only: `auto` for all that are found, `none`, or a list of names. Their
+    /// caches get a private writable layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<value_schema::Toolchains>")]
+    pub(crate) toolchains: Option<Spanned<WordOrList>>,
     /// Models and budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) models: Option<ModelsSection>,
@@ -109,6 +125,11 @@ pub(crate) struct NetSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<value_schema::InjectedHeader>>")]
     pub(crate) inject: Option<TextList>,
+    /// `true`: the package registries that the tools of this host are configured for (npm, pip, cargo, go, maven, apt) can
+    /// be reached, with GET and HEAD only. In a base this also enables the network for them. It cannot be granted to a
+    /// running session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) packages: Option<Spanned<bool>>,
     /// `stub`: a DNS server inside the sandbox answers every name of `allowlist` with one placeholder address, for
     /// programs that resolve names before they use the proxy. It sends no query to the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -151,7 +172,7 @@ pub(crate) struct ProcSection {
     #[schemars(with = "Option<value_schema::Count>")]
     pub(crate) nofile: Option<Spanned<String>>,
     /// Memory of the socket buffers of all processes together. A cgroup enforces it: of version 1 by its own counter, of
-    /// version 2 as a part of `memory`. Where `degrade.memory` accepts a limit for each process, sockets have none.
+    /// version 2 as a part of `memory`. If `degrade.memory` accepts a limit for each process, sockets have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<value_schema::Size>")]
     pub(crate) sockets: Option<Spanned<String>>,
@@ -190,6 +211,22 @@ pub(crate) struct EnvSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<value_schema::VariableName>>")]
     pub(crate) pass: Option<TextList>,
+    /// Variables with their values, such as `CC=clang`. They replace those of the host and of toolchains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<value_schema::Assignment>>")]
+    pub(crate) set: Option<TextList>,
+}
+
+/// The search path of programs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Path")]
+pub(crate) struct PathSection {
+    /// Directories inside the sandbox that are searched before all others, in alphabetical order. `fs.read` or a toolchain
+    /// must show them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<value_schema::AbsolutePath>>")]
+    pub(crate) prepend: Option<TextList>,
 }
 
 /// Models and budget.

@@ -20,9 +20,13 @@ use crate::policy::CompiledPolicy;
 use crate::secret_files::secret_clue;
 
 /// Keys that older versions did not have, with their neutral value.
-const KEYS_ADDED_LATER: [(&str, &str); 6] = [
+const KEYS_ADDED_LATER: [(&str, &str); 10] = [
+    ("env.set", "[]"),
+    ("path.prepend", "[]"),
+    ("toolchains", "[]"),
     ("net.intercept", "[]"),
     ("net.inject", "[]"),
+    ("net.packages", "false"),
     ("net.dns", "none"),
     ("proc.sockets", "256MiB"),
     ("models.max_tokens", "10000000"),
@@ -85,6 +89,8 @@ pub struct NetPolicy {
     pub intercept: Vec<String>,
     /// Names of the credentials that the proxy injects into headers.
     pub credentials: BTreeSet<String>,
+    /// Whether the package registries of the host's tools can be reached.
+    pub packages: bool,
     /// Whether a DNS server runs inside the sandbox.
     pub dns: DnsMode,
 }
@@ -264,9 +270,11 @@ impl EffectivePolicy {
 
     fn summarize_net(&self) -> NetPolicy {
         let net = &self.policy.net;
-        let allowed = net.allowlist.flatten().unwrap_or_default();
+        let mut allowed = net.allowlist.flatten().unwrap_or_default();
+        allowed.retain(|entry| net.packages.value || !entry.value.is_registry());
         NetPolicy {
             enabled: net.enabled.value,
+            packages: net.enabled.value && net.packages.value,
             allowlist: allowed.iter().map(|entry| entry.value.to_string()).collect(),
             denylist: net.denylist.entries().map(|entry| entry.value.to_string()).collect(),
             intercept: net.intercept.entries().map(show).collect(),
@@ -305,6 +313,25 @@ impl EffectivePolicy {
     pub fn env_pass(&self) -> Vec<String> {
         let flat = self.policy.env.flatten().unwrap_or_default();
         flat.iter().map(|entry| entry.value.as_str().to_owned()).collect()
+    }
+
+    /// Returns the variables that the policy sets, with their values.
+    pub fn env_set(&self) -> Vec<(String, String)> {
+        let flat = self.policy.env_set.flatten().unwrap_or_default();
+        let pairs = flat.iter().filter_map(|entry| entry.value.as_str().split_once('='));
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// Returns the directories that are searched first for programs.
+    pub fn path_prepend(&self) -> Vec<String> {
+        let flat = self.policy.path_prepend.flatten().unwrap_or_default();
+        flat.iter().map(|entry| entry.value.as_str().to_owned()).collect()
+    }
+
+    /// Returns whether the toolchain `name` of the host is shown.
+    pub fn shows_toolchain(&self, name: &str) -> bool {
+        let lists = &self.policy.toolchains;
+        !lists.lists().is_empty() && lists.decide(name).is_ok()
     }
 
     /// Returns the model rules and the budget.

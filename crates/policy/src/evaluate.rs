@@ -116,7 +116,7 @@ impl NetRules {
                 "TLS to this host is intercepted: use HTTPS through the proxy, and trust the proxy's certificate",
             );
         }
-        let reach = ConnectionAttempt { endpoint, request, raw };
+        let reach = ConnectionAttempt { endpoint, request, raw, packages: self.packages.value };
         match self.allowlist.decide(&reach) {
             Ok(entry) => self.allowed(entry),
             Err(list) => Decision::deny(list.rule().clone()).with_help(self.allowlist_help(&reach)),
@@ -129,7 +129,7 @@ impl NetRules {
             Ok(endpoint) => endpoint,
             Err(denied) => return denied,
         };
-        match self.allowlist.find(|pattern| pattern.names_endpoint(&endpoint)) {
+        match self.allowlist.find(|pattern| self.is_in_force(pattern) && pattern.names_endpoint(&endpoint)) {
             Ok(entry) => self.allowed(entry),
             Err(list) => {
                 Decision::deny(list.rule().clone()).with_help(format!("add \"{endpoint}\" under `net.allowlist`"))
@@ -150,7 +150,7 @@ impl NetRules {
         if !self.enabled.value {
             return Decision::deny(self.enabled.rule.clone());
         }
-        match self.allowlist.find(|pattern| pattern.names_host(&host)) {
+        match self.allowlist.find(|pattern| self.is_in_force(pattern) && pattern.names_host(&host)) {
             Ok(entry) => self.allowed(entry),
             Err(list) => Decision::deny(list.rule().clone()).with_help(format!("add \"{host}\" under `net.allowlist`")),
         }
@@ -163,6 +163,11 @@ impl NetRules {
 
     fn opens(&self, host: &str, port: u16) -> bool {
         host.parse().is_ok_and(|host| self.intercepting(&Endpoint { host, port }).is_some())
+    }
+
+    /// Returns whether an entry has an effect: entries of package registries depend on `net.packages`.
+    fn is_in_force(&self, entry: &ConnectionPattern) -> bool {
+        self.packages.value || !entry.is_registry()
     }
 
     fn allowed(&self, entry: Option<&WithRule<ConnectionPattern>>) -> Decision {
@@ -192,7 +197,7 @@ impl NetRules {
     }
 
     /// Returns the entry that would have to be added to `net.allowlist`.
-    fn allowlist_help(&self, ConnectionAttempt { endpoint, request, raw }: &ConnectionAttempt) -> String {
+    fn allowlist_help(&self, ConnectionAttempt { endpoint, request, raw, .. }: &ConnectionAttempt) -> String {
         let named = self.allowlist.entries().any(|entry| entry.value.names_endpoint(endpoint));
         if *raw {
             return format!("add \"raw {endpoint}\" under `net.allowlist`");

@@ -52,6 +52,7 @@ fn sentence(policy: &CompiledPolicy, key: PolicyKey) -> Option<String> {
         PolicyKey::NetIntercept => intercept_sentence(policy, &value)?,
         PolicyKey::NetInject => list_sentence(&value, "Headers that the proxy adds and the sandbox never sees:", ".")
             .filter(|_| policy.net.enabled.value)?,
+        PolicyKey::NetPackages => return packages_sentence(policy),
         PolicyKey::NetDns => return dns_sentence(policy),
         PolicyKey::ProcCpus => format!("CPU limit: {shown}."),
         PolicyKey::ProcMemory => format!("Memory limit for all processes together: {shown}."),
@@ -69,6 +70,14 @@ fn sentence(policy: &CompiledPolicy, key: PolicyKey) -> Option<String> {
         PolicyKey::DegradePids => degrade_sentence(policy, key, "Process limit")?,
         PolicyKey::DegradeDisk => degrade_sentence(policy, key, "Disk limit")?,
         PolicyKey::DegradeLandlock => landlock_sentence(policy)?,
+        PolicyKey::EnvSet => list_sentence(&value, "Environment variables that the policy sets:", ".")?,
+        PolicyKey::PathPrepend => list_sentence(&value, "Directories that are searched first for programs:", ".")?,
+        PolicyKey::Toolchains if value.allows_nothing() => "No toolchain of the host is shown.".to_owned(),
+        PolicyKey::Toolchains if shown == "[auto]" => {
+            "Toolchains of the host that are found are shown read-only; writes to their caches stay in the sandbox."
+                .to_owned()
+        }
+        PolicyKey::Toolchains => format!("Toolchains of the host that are shown read-only: {}.", all_of(&value)),
         PolicyKey::EnvPass => list_sentence(&value, "Environment variables passed from the host:", ".")
             .unwrap_or_else(|| "No environment variables are passed from the host.".to_owned()),
         PolicyKey::ModelsAllow if value.allows_nothing() => "No model can be called.".to_owned(),
@@ -155,7 +164,31 @@ fn network_on_sentence(policy: &CompiledPolicy, value: &KeyValue) -> Option<Stri
     if value.allows_nothing() {
         return Some("No host is reachable: no host is on every allow-list.".to_owned());
     }
+    let entries = policy.net.allowlist.flatten().unwrap_or_default();
+    if entries.iter().any(|entry| entry.value.is_registry()) {
+        // The registries have a sentence of their own.
+        let listed = entries.iter().filter(|entry| !entry.value.is_registry()).map(|entry| entry.value.to_string());
+        let listed: Vec<String> = listed.collect();
+        return (!listed.is_empty())
+            .then(|| format!("Reachable hosts besides the model gateway: {}.", listed.join(", ")));
+    }
     Some(format!("Reachable hosts besides the model gateway: {}.", all_of(value)))
+}
+
+fn packages_sentence(policy: &CompiledPolicy) -> Option<String> {
+    if !policy.net.enabled.value || !policy.net.packages.value {
+        return None;
+    }
+    let entries = policy.net.allowlist.flatten().unwrap_or_default();
+    let named: Vec<String> = entries
+        .iter()
+        .filter(|entry| entry.value.is_registry())
+        .map(|entry| format!("{} ({})", entry.value, entry.rule.file))
+        .collect();
+    if named.is_empty() {
+        return Some("Package registries: none besides the hosts above.".to_owned());
+    }
+    Some(format!("Package registries of this host's tools: {}.", named.join(", ")))
 }
 
 fn denylist_sentence(policy: &CompiledPolicy, value: &KeyValue) -> Option<String> {
@@ -188,7 +221,10 @@ fn landlock_sentence(policy: &CompiledPolicy) -> Option<String> {
 /// Returns warnings about values that cannot take full effect.
 pub fn warnings(policy: &CompiledPolicy) -> Vec<String> {
     let disk = disk_above_memory(policy).map(|note| format!("`proc.disk` is greater than `proc.memory`. {note}"));
-    disk.into_iter().collect()
+    let dead = policy.value(PolicyKey::FsRead).allows_nothing().then(|| {
+        "`fs.read` is empty: no program of the host is visible, so nothing can run. Add `extends: balanced`.".to_owned()
+    });
+    dead.into_iter().chain(disk).collect()
 }
 
 fn disk_above_memory(policy: &CompiledPolicy) -> Option<String> {

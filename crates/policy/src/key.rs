@@ -46,6 +46,8 @@ keys! {
     NetIntercept = "net.intercept";
     /// Headers with credentials that the proxy adds.
     NetInject = "net.inject";
+    /// Whether the package registries of the host's tools can be reached.
+    NetPackages = "net.packages";
     /// Whether a DNS server runs inside the sandbox.
     NetDns = "net.dns";
     /// Number of CPUs.
@@ -76,6 +78,12 @@ keys! {
     DegradeLandlock = "degrade.landlock";
     /// Variables passed from the host.
     EnvPass = "env.pass";
+    /// Variables with their values.
+    EnvSet = "env.set";
+    /// Directories that are searched first for programs.
+    PathPrepend = "path.prepend";
+    /// Toolchains of the host that are shown.
+    Toolchains = "toolchains";
     /// Models that can be called.
     ModelsAllow = "models.allow";
     /// The most that a session can spend.
@@ -108,6 +116,9 @@ impl PolicyKey {
                 | Self::NetIntercept
                 | Self::NetInject
                 | Self::EnvPass
+                | Self::EnvSet
+                | Self::PathPrepend
+                | Self::Toolchains
                 | Self::ModelsAllow
                 | Self::ToolsAllow
                 | Self::ToolsAsk

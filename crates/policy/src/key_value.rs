@@ -122,6 +122,7 @@ impl CompiledPolicy {
             PolicyKey::NetDenylist => KeyValue::deny(&self.net.denylist),
             PolicyKey::NetIntercept => KeyValue::deny(&self.net.intercept),
             PolicyKey::NetInject => KeyValue::flat(&self.net.inject),
+            PolicyKey::NetPackages => KeyValue::One(ValueEntry::of(&self.net.packages)),
             PolicyKey::NetDns => KeyValue::One(ValueEntry::of(&self.net.dns)),
             PolicyKey::DegradeCpus
             | PolicyKey::DegradeMemory
@@ -129,6 +130,9 @@ impl CompiledPolicy {
             | PolicyKey::DegradeDisk
             | PolicyKey::DegradeLandlock => KeyValue::one(self.degrade.get(&key)),
             PolicyKey::EnvPass => KeyValue::flat(&self.env),
+            PolicyKey::EnvSet => KeyValue::flat(&self.env_set),
+            PolicyKey::PathPrepend => KeyValue::flat(&self.path_prepend),
+            PolicyKey::Toolchains => KeyValue::flat(&self.toolchains),
             PolicyKey::ModelsAllow => KeyValue::allow(&self.models),
             PolicyKey::ModelsUnpriced => KeyValue::One(ValueEntry::of(&self.unpriced)),
             PolicyKey::ToolsAllow => KeyValue::gates(self, |gate| gate.allow.as_ref()),

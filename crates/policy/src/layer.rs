@@ -10,7 +10,7 @@ use crate::key::PolicyKey;
 use crate::policy::CompiledPolicy;
 use crate::preset::{self, Preset};
 use crate::rule::LayerName;
-use crate::source::{PolicySource, SourcePosition};
+use crate::source::{PolicySource, SourcePosition, Spanned};
 
 /// Built-in and organisation rules. No other layer can allow more. An absent key has no opinion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,17 +53,34 @@ impl BaseLayer {
         Self::compiled(&source, &PolicyDocument::parse(&source)?)
     }
 
+    pub(crate) fn from_policy(policy: CompiledPolicy) -> Self {
+        Self(policy)
+    }
+
     fn compiled(source: &PolicySource, document: &PolicyDocument) -> Result<Self, PolicyError> {
-        let strictest = preset::strictest();
-        let absent = PolicyDocument::parse(&strictest)?;
-        let absent = compile(&strictest, &absent, LayerName::Base, &CompiledPolicy::unrestricted())?.policy;
-        Ok(Self(compile(source, document, LayerName::Base, &absent)?.policy))
+        let absent = if let Some(name) = &document.extends {
+            Self::preset(extended_preset(source, name)?)?.0
+        } else {
+            let strictest = preset::strictest();
+            let absent = PolicyDocument::parse(&strictest)?;
+            compile(&strictest, &absent, LayerName::Base, &CompiledPolicy::unrestricted())?.policy
+        };
+        let own = compile(source, document, LayerName::Base, &absent)?.policy;
+        Ok(Self(if document.extends.is_some() { own.with_lists_of(&absent) } else { own }))
     }
 
     /// Returns the compiled rules.
     pub fn policy(&self) -> &CompiledPolicy {
         &self.0
     }
+}
+
+/// Returns the preset that a policy extends.
+fn extended_preset(source: &PolicySource, name: &Spanned<String>) -> Result<Preset, PolicyError> {
+    name.value.parse().map_err(|unknown: preset::UnknownPreset| {
+        let finding = PolicyFinding::new(source, unknown.to_string()).at(Some(name.position));
+        PolicyError::new(source, vec![finding.with_help(Some("presets: strict, balanced, open".into()))])
+    })
 }
 
 /// A policy that only takes away. An absent key has no opinion.

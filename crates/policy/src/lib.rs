@@ -14,12 +14,14 @@
 //! | `fs.read`, `fs.write` | nothing | no opinion |
 //! | `fs.deny_read`, `fs.deny_write` | recognised secrets, and globs of files that host programs run | no addition |
 //! | `net.enabled` | `false` | no opinion |
+//! | `net.packages` | `false` | no opinion |
 //! | `net.dns` | `none` | no opinion |
 //! | `net.allowlist`, `net.inject` | nothing | no opinion |
 //! | `net.denylist`, `net.intercept` | the ceiling's entries | no addition |
 //! | `proc.*` | small: half a CPU, 256 MiB, 64 processes, 1 minute, 1 MiB, 64 MiB, 256 files | no opinion |
 //! | `degrade.*` | `enforced` | no opinion |
-//! | `env.pass`, `models.allow`, `tools.allow` | nothing | no opinion |
+//! | `env.pass`, `env.set`, `path.prepend`, `models.allow`, `tools.allow` | nothing | no opinion |
+//! | `toolchains` | `none` | no opinion |
 //! | `models.budget_usd`, `models.max_requests` | 0 | no opinion |
 //! | `models.max_tokens` | 10000000 | no opinion |
 //! | `models.unpriced` | `deny` | no opinion |
@@ -30,6 +32,7 @@
 //! Not here: enforcement, and reading files, clocks or the environment. Callers pass these in.
 
 mod allow_list;
+mod base_additions;
 mod compile;
 mod decision;
 mod deny_list;
@@ -58,6 +61,7 @@ mod trust;
 mod value;
 mod widening;
 
+pub use base_additions::RegistryAccess;
 pub use decision::{Action, Decision, Verdict};
 pub use deny_list::DenyGlobs;
 pub use diff::{ChangeDirection, KeyChange, diff};

@@ -5,6 +5,7 @@
 
 mod connection;
 mod endpoint;
+mod exact;
 mod glob;
 mod glob_set;
 mod host;
@@ -20,6 +21,7 @@ use std::fmt;
 pub(crate) use connection::{ConnectionAttempt, ConnectionPattern};
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::{DEFAULT_PORT, DenyPattern, EndpointPattern, split_port};
+pub(crate) use exact::ExactText;
 pub(crate) use glob::PathGlob;
 pub(crate) use glob_set::{PathGlobSet, build_glob_set};
 pub(crate) use host::parse_port;

@@ -11,7 +11,8 @@ use crate::deny_list::DenyList;
 use crate::document::{DnsMode, EnforcementMeans, UnpricedModels, WorkspaceMode};
 use crate::key::PolicyKey;
 use crate::pattern::{
-    ConnectionPattern, DenyPattern, EndpointPattern, InjectPattern, NamePattern, PathGlob, PathPrefix, VariableName,
+    ConnectionPattern, DenyPattern, EndpointPattern, ExactText, InjectPattern, NamePattern, PathGlob, PathPrefix,
+    VariableName,
 };
 use crate::rule::{RuleRef, WithRule};
 use crate::tool_gate::ToolGates;
@@ -26,6 +27,9 @@ pub struct CompiledPolicy {
     /// The weakest acceptable means by `degrade.*` key; an absent key has no opinion.
     pub(crate) degrade: BTreeMap<PolicyKey, WithRule<EnforcementMeans>>,
     pub(crate) env: AllowLists<VariableName>,
+    pub(crate) env_set: AllowLists<ExactText>,
+    pub(crate) path_prepend: AllowLists<ExactText>,
+    pub(crate) toolchains: AllowLists<ExactText>,
     pub(crate) models: AllowLists<NamePattern>,
     pub(crate) unpriced: WithRule<UnpricedModels>,
     pub(crate) tools: ToolGates,
@@ -48,6 +52,8 @@ pub(crate) struct NetRules {
     /// Hosts to which the proxy forwards only traffic that it can read. Like a denial, an entry only takes away.
     pub(crate) intercept: DenyList<EndpointPattern>,
     pub(crate) inject: AllowLists<InjectPattern>,
+    /// Whether entries of `allowlist` that stand for package registries have an effect.
+    pub(crate) packages: WithRule<bool>,
     pub(crate) dns: WithRule<DnsMode>,
 }
 
@@ -68,11 +74,15 @@ impl CompiledPolicy {
                 denylist: DenyList::none(),
                 intercept: DenyList::none(),
                 inject: AllowLists::any(),
+                packages: WithRule::new(true, RuleRef::no_opinion()),
                 dns: WithRule::new(DnsMode::Stub, RuleRef::no_opinion()),
             },
             limits: BTreeMap::new(),
             degrade: BTreeMap::new(),
             env: AllowLists::any(),
+            env_set: AllowLists::any(),
+            path_prepend: AllowLists::any(),
+            toolchains: AllowLists::any(),
             models: AllowLists::any(),
             unpriced: WithRule::new(UnpricedModels::Allow, RuleRef::no_opinion()),
             tools: ToolGates::default(),
@@ -88,10 +98,25 @@ impl CompiledPolicy {
             limits: smaller(&self.limits, &other.limits),
             degrade: smaller(&self.degrade, &other.degrade),
             env: self.env.meet(&other.env),
+            env_set: self.env_set.meet(&other.env_set),
+            path_prepend: self.path_prepend.meet(&other.path_prepend),
+            toolchains: self.toolchains.meet(&other.toolchains),
             models: self.models.meet(&other.models),
             unpriced: self.unpriced.min(&other.unpriced),
             tools: self.tools.meet(&other.tools),
         }
+    }
+
+    /// Returns this policy with the list entries of `preset` in addition. Tool rules stay as they are.
+    pub(crate) fn with_lists_of(mut self, preset: &Self) -> Self {
+        self.fs.read = self.fs.read.with_entries_of(&preset.fs.read);
+        self.fs.write = self.fs.write.with_entries_of(&preset.fs.write);
+        self.fs.deny_read = self.fs.deny_read.meet(&preset.fs.deny_read);
+        self.fs.deny_write = self.fs.deny_write.meet(&preset.fs.deny_write);
+        self.net.allowlist = self.net.allowlist.with_entries_of(&preset.net.allowlist);
+        self.net.denylist = self.net.denylist.meet(&preset.net.denylist);
+        self.env = self.env.with_entries_of(&preset.env);
+        self
     }
 
     /// Returns whether this policy allows at most what `other` allows.
@@ -120,6 +145,7 @@ impl NetRules {
             denylist: self.denylist.meet(&other.denylist),
             intercept: self.intercept.meet(&other.intercept),
             inject: self.inject.meet(&other.inject),
+            packages: self.packages.min_set(&other.packages),
             dns: self.dns.min(&other.dns),
         }
     }

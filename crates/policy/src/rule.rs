@@ -106,6 +106,12 @@ impl<T> WithRule<T> {
 }
 
 impl<T: Ord + Clone> WithRule<T> {
+    /// Returns the smaller value. For equal values it returns the one that a layer set.
+    pub(crate) fn min_set(&self, other: &Self) -> Self {
+        let unset = self.rule == RuleRef::no_opinion();
+        if other.value < self.value || (other.value == self.value && unset) { other.clone() } else { self.clone() }
+    }
+
     /// Returns the smaller value. For equal values it returns `self`, so that the rule of the highest layer is named.
     pub(crate) fn min(&self, other: &Self) -> Self {
         if other.value < self.value { other.clone() } else { self.clone() }

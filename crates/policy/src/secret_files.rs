@@ -18,9 +18,9 @@ pub const SECRETS_ENTRY: &str = "<secrets>";
 /// Why a path may be a secret file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretClue {
-    /// Its name is enough.
+    /// The name alone shows that the file is secret.
     Name,
-    /// Its first bytes decide.
+    /// The first bytes of the file must confirm it.
     Content(SecretContent),
 }
 

@@ -149,6 +149,7 @@ impl CompiledPolicy {
         match key {
             PolicyKey::FsWorkspace => value(self.fs.workspace.value > above.fs.workspace.value),
             PolicyKey::NetEnabled => value(self.net.enabled.value && !above.net.enabled.value),
+            PolicyKey::NetPackages => value(self.net.packages.value && !above.net.packages.value),
             PolicyKey::NetDns => value(self.net.dns.value > above.net.dns.value),
             PolicyKey::ModelsUnpriced => value(self.unpriced.value > above.unpriced.value),
             PolicyKey::FsRead => {
@@ -157,6 +158,9 @@ impl CompiledPolicy {
             PolicyKey::FsWrite => unless(self.fs.write.entries(), |path| above.fs.write.covers(path)),
             PolicyKey::NetAllowlist => unless(self.net.allowlist.entries(), |host| above.net.allowlist.covers(host)),
             PolicyKey::NetInject => unless(self.net.inject.entries(), |header| above.net.inject.covers(header)),
+            PolicyKey::EnvSet => unless(self.env_set.entries(), |one| above.env_set.covers(one)),
+            PolicyKey::PathPrepend => unless(self.path_prepend.entries(), |one| above.path_prepend.covers(one)),
+            PolicyKey::Toolchains => unless(self.toolchains.entries(), |one| above.toolchains.covers(one)),
             PolicyKey::EnvPass => unless(self.env.entries(), |name| above.env.covers(name)),
             PolicyKey::ModelsAllow => unless(self.models.entries(), |name| above.models.covers(name)),
             PolicyKey::ToolsAllow => unless(self.tools.allow_entries(), |tool| above.tools.covers(tool)),
@@ -184,6 +188,7 @@ impl CompiledPolicy {
             match key {
                 PolicyKey::FsWorkspace => wider.fs.workspace = more.fs.workspace.clone(),
                 PolicyKey::NetEnabled => wider.net.enabled = more.net.enabled.clone(),
+                PolicyKey::NetPackages => wider.net.packages = more.net.packages.clone(),
                 PolicyKey::NetDns => wider.net.dns = more.net.dns.clone(),
                 PolicyKey::ModelsUnpriced => wider.unpriced = more.unpriced.clone(),
                 PolicyKey::FsRead => {
@@ -199,6 +204,16 @@ impl CompiledPolicy {
                 PolicyKey::NetInject => {
                     let headers = more.net.inject.entries();
                     wider.net.inject = headers.fold(wider.net.inject, |all, one| all.widened(one));
+                }
+                PolicyKey::EnvSet => {
+                    wider.env_set = more.env_set.entries().fold(wider.env_set, |all, one| all.widened(one));
+                }
+                PolicyKey::PathPrepend => {
+                    let directories = more.path_prepend.entries();
+                    wider.path_prepend = directories.fold(wider.path_prepend, |all, one| all.widened(one));
+                }
+                PolicyKey::Toolchains => {
+                    wider.toolchains = more.toolchains.entries().fold(wider.toolchains, |all, one| all.widened(one));
                 }
                 PolicyKey::EnvPass => wider.env = more.env.entries().fold(wider.env, |all, one| all.widened(one)),
                 PolicyKey::ModelsAllow => {

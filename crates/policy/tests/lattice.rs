@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are not seen as tests.
 
 use policy::{
-    Action, BaseLayer, CeilingLayer, CompiledPolicy, Endpoint, NarrowingLayer, PolicySource, SecretClue, Verdict,
-    effective,
+    Action, BaseLayer, CeilingLayer, CompiledPolicy, Endpoint, NarrowingLayer, PolicySource, RegistryAccess,
+    SecretClue, Verdict, effective,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -119,7 +119,13 @@ fn text() -> impl Strategy<Value = String> {
         list(INTERCEPTED),
         list(INJECTED),
         word(&["none", "stub"]),
-    );
+        word(&["true", "false"]),
+    )
+        // A base cannot open registries and disable the network.
+        .prop_map(|(enabled, allow, deny, intercept, inject, dns, packages)| {
+            let packages = packages.filter(|open| open == "false" || enabled.as_deref() != Some("false"));
+            (enabled, allow, deny, intercept, inject, dns, packages)
+        });
     let proc =
         (word(&["1", "0.5", "2.0"]), word(&["1GiB", "512MiB", "4GB"]), word(&["64", "256"]), word(&["30m", "10s"]));
     let degrade = (word(&["enforced", "rlimit", "none"]), word(&["enforced", "none"]));
@@ -140,6 +146,7 @@ fn text() -> impl Strategy<Value = String> {
                     ("intercept", net.3),
                     ("inject", net.4),
                     ("dns", net.5),
+                    ("packages", net.6),
                 ],
             ),
             section("proc", &[("cpus", proc.0), ("memory", proc.1), ("pids", proc.2), ("timeout", proc.3)]),
@@ -229,6 +236,7 @@ proptest! {
             prop_assert!(!whole.net().enabled || fewer.net().enabled);
             prop_assert!(whole.net().credentials.is_subset(&fewer.net().credentials));
             prop_assert!(whole.net().dns <= fewer.net().dns);
+            prop_assert!(!whole.net().packages || fewer.net().packages);
             for name in ["a.example.org", "x.example.org", "b.example.com", "other.example.net"] {
                 prop_assert!(whole.decide_name(name).allowed <= fewer.decide_name(name).allowed, "{name}");
             }
@@ -288,6 +296,30 @@ proptest! {
     }
 
     #[test]
+    fn registries_are_only_read_and_every_layer_can_close_them(chosen in text(), narrow in text(), extra in text()) {
+        let ceiling = CeilingLayer::built_in().unwrap();
+        let before = base(&chosen);
+        let open = before.with_packages().with_registries(&registries()).unwrap();
+        let closed = narrowing("net: {packages: false}\n");
+        let (layer, extra) = (narrowing(&narrow), narrowing(&extra));
+        let with = |base: &BaseLayer, layers: &[NarrowingLayer]| effective(&ceiling, base, layers).policy().clone();
+        // Each layer still only takes away, in any order.
+        let all = with(&open, &[layer.clone(), extra.clone()]);
+        prop_assert_eq!(&all, &with(&open, &[extra, layer.clone()]));
+        prop_assert!(all.is_within(&with(&open, std::slice::from_ref(&layer))));
+        let (opened, shut) = (with(&open, &[]), with(&open, &[closed]));
+        for action in actions() {
+            let (now, was) = (verdict(&opened, &action), verdict(&with(&before, &[]), &action));
+            // The network was off, or a registry is read: nothing else becomes possible.
+            prop_assert!(now <= was || is_registry_read(&action), "{action}");
+            // A host of a registry may have become intercepted; nothing is wider than before.
+            prop_assert!(verdict(&shut, &action) <= was, "{action}");
+            let narrowed = verdict(&with(&open, std::slice::from_ref(&layer)), &action);
+            prop_assert!(narrowed <= now.min(verdict(layer.policy(), &action)), "{action}");
+        }
+    }
+
+    #[test]
     fn layers_without_widenings_allow_nothing_more(
         above in text(), hosts in list(HOSTS), paths in list(PATHS), models in list(MODELS), tools in list(TOOLS)
     ) {
@@ -310,6 +342,26 @@ proptest! {
                 prop_assert!(!(no_widening && wanted && refused), "{ask} is not a widening, but {action} is denied");
             }
         }
+    }
+}
+
+fn registries() -> Vec<RegistryAccess> {
+    let registry = |endpoint: &str, tls| RegistryAccess {
+        endpoint: endpoint.to_owned(),
+        tls,
+        inject: None,
+        origin: "npm: ~/.npmrc".to_owned(),
+    };
+    vec![registry("a.example.org:80", false), registry("b.example.org:443", true)]
+}
+
+fn is_registry_read(action: &Action) -> bool {
+    match action {
+        Action::Http { host, port, method, .. } => {
+            let is_listed = registries().iter().any(|registry| registry.endpoint == format!("{host}:{port}"));
+            is_listed && matches!(method.as_str(), "GET" | "HEAD")
+        }
+        _ => false,
     }
 }
 

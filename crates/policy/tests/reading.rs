@@ -39,13 +39,21 @@ fn narrowing_layers_are_explained() {
 #[test]
 fn disk_limit_above_the_memory_limit_is_a_warning() {
     let explained = |proc: &str| {
-        let base = BaseLayer::read(&PolicySource::new("test", format!("proc: {{{proc}}}\n"))).unwrap();
+        let base =
+            BaseLayer::read(&PolicySource::new("test", format!("fs: {{read: [/usr]}}\nproc: {{{proc}}}\n"))).unwrap();
         (policy::warnings(base.policy()), sentences(&base, &[]).contains("Written files are held in memory"))
     };
     let (notes, is_explained) = explained("memory: 1GiB, disk: 2GiB");
     assert!(notes.len() == 1 && notes[0].contains("`proc.disk`") && notes[0].contains("1GiB"), "{notes:?}");
     assert!(is_explained);
     assert_eq!(explained("memory: 2GiB, disk: 2GiB"), (Vec::new(), false));
+}
+
+#[test]
+fn policy_that_can_run_nothing_is_a_warning() {
+    let warnings = |text: &str| policy::warnings(BaseLayer::read(&PolicySource::new("test", text)).unwrap().policy());
+    assert!(warnings("version: 1\n")[0].contains("`extends: balanced`"));
+    assert!(warnings("version: 1\nextends: strict\n").is_empty());
 }
 
 #[test]

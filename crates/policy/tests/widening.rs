@@ -65,6 +65,7 @@ fn equal_or_stricter_values_are_accepted() {
         "net.intercept=*:*",
         "net.inject=",
         "net.dns=none",
+        "net.packages=false",
         "degrade.memory=enforced",
         "env.pass=",
         "tools.allow=Bash",
@@ -78,6 +79,10 @@ fn widening_is_denied_with_key_and_value() {
     assert_eq!(
         denied("net.inject=a.example.org:80 X-Key={mine}"),
         "`--narrow` cannot add `a.example.org:80 x-key={mine}` to `net.inject`: the default is `net.inject: []`"
+    );
+    assert_eq!(
+        denied("net.packages=true"),
+        "`--narrow` cannot set `net.packages` to `true`: the default is `net.packages: false`"
     );
     assert_eq!(denied("net.dns=stub"), "`--narrow` cannot set `net.dns` to `stub`: the default is `net.dns: none`");
     assert_eq!(
@@ -218,4 +223,58 @@ fn running_session_gets_granted_values_up_to_the_ceiling() {
     // A later narrowing layer takes the granted value away.
     let closed = policy.narrowed(&[NarrowingLayer::assign("net.enabled=false").unwrap()]).unwrap();
     assert!(!closed.decide(&net("a.example.com")).is_allowed());
+}
+
+fn base(text: &str) -> Result<BaseLayer, String> {
+    BaseLayer::read(&PolicySource::new("test.yaml", text)).map_err(|error| findings(&error))
+}
+
+fn findings(error: &policy::PolicyError) -> String {
+    let lines = error.findings().iter().map(|found| format!("{} {}", found.message(), found.help_text().unwrap_or("")));
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn extended_preset_gets_the_entries_of_the_file_in_addition() {
+    let ceiling = CeilingLayer::built_in().unwrap();
+    let text = "version: 1\nextends: balanced\nfs: {read: [/srv/tools]}\nproc: {memory: 1GiB}\n";
+    let policy = policy::effective(&ceiling, &base(text).unwrap(), &[]);
+    let read = policy.fs().read_paths;
+    assert!(["/usr", "/srv/tools"].iter().all(|path| read.iter().any(|found| found.as_os_str() == *path)), "{read:?}");
+    assert_eq!(policy.limits().memory_bytes, 1 << 30);
+    assert_eq!(policy.limits().pids, 512, "absent keys are those of the preset");
+    let unknown = base("version: 1\nextends: balanzed\n").unwrap_err();
+    assert!(unknown.contains("balanced"), "{unknown}");
+    let narrowing = PolicySource::new("narrow.yaml", "version: 1\nextends: open\n");
+    let refused = findings(&NarrowingLayer::read(&narrowing).unwrap_err());
+    assert!(refused.contains("`extends` works only"), "{refused}");
+}
+
+#[test]
+fn narrowing_layers_only_remove_toolchains_and_variables() {
+    let ceiling = CeilingLayer::built_in().unwrap();
+    let text = "version: 1\nenv: {set: [CC=clang]}\npath: {prepend: [/srv/bin]}\ntoolchains: [rust, node]\n";
+    let policy = policy::effective(&ceiling, &base(text).unwrap(), &[]);
+    assert!(policy.shows_toolchain("rust") && !policy.shows_toolchain("go"));
+    assert_eq!(policy.env_set(), [("CC".to_owned(), "clang".to_owned())]);
+    assert_eq!(policy.path_prepend(), ["/srv/bin"]);
+    let narrowed = |argument: &str| policy.narrowed(&[narrow(argument).unwrap()]);
+    assert!(!narrowed("toolchains=rust").unwrap().shows_toolchain("node"));
+    assert!(!narrowed("toolchains=none").unwrap().shows_toolchain("rust"));
+    assert!(narrowed("env.set=").unwrap().env_set().is_empty());
+    for wider in ["toolchains=go", "toolchains=auto", "env.set=CC=gcc", "path.prepend=/tmp"] {
+        assert!(narrowed(wider).is_err(), "{wider}");
+    }
+    let balanced = policy::effective(&ceiling, &BaseLayer::preset(policy::Preset::Balanced).unwrap(), &[]);
+    assert!(balanced.shows_toolchain("java"), "`auto` shows all");
+    assert!(!policy::effective(&ceiling, &base("version: 1\n").unwrap(), &[]).shows_toolchain("rust"));
+    assert!(base("version: 1\ntoolchains: rusty\n").unwrap_err().contains("rust"));
+}
+
+#[test]
+fn variables_of_the_sandbox_cannot_be_passed_or_set() {
+    for text in ["env: {pass: [PATH]}", "env: {set: ['PATH=/x']}", "env: {pass: [HOME]}"] {
+        let error = base(&format!("version: 1\n{text}\n")).unwrap_err();
+        assert!(error.contains("is set by the sandbox"), "{error}");
+    }
 }

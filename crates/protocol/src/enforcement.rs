@@ -32,9 +32,13 @@ pub struct KeyEnforcement {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<i64>, minimum = 0))]
     pub hidden: Option<u64>,
-    /// Git configurations that the sandbox sees without their credentials; only for `fs.deny_read`.
+    /// Files that the sandbox sees without their credentials, or not at all: git configurations for `fs.deny_read`, files of
+    /// toolchains for `toolchains`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_credentials: Vec<String>,
+    /// Directories of toolchains that are not shown, because the workspace contains them; only for `toolchains`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_workspace: Vec<String>,
     /// Hard-linked files that were replaced by private copies; only for `fs.workspace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copied_links: Option<CopiedLinks>,
@@ -67,6 +71,8 @@ pub enum EnforcedValue {
     Number(u64),
     /// The network access; only for `net`.
     Network(NetworkAccess),
+    /// The directories that are shown, by the name of the toolchain; only for `toolchains`.
+    Toolchains(BTreeMap<String, Vec<String>>),
     /// The host budget by its keys, as text; only for `limits`.
     HostBudget(BTreeMap<String, String>),
     /// A value of another build.
@@ -92,7 +98,7 @@ pub struct CopiedLinks {
     /// Number of files.
     #[cfg_attr(feature = "openapi", schema(value_type = i64, minimum = 0))]
     pub files: u64,
-    /// Their size.
+    /// The size of these files in bytes.
     #[cfg_attr(feature = "openapi", schema(value_type = i64, minimum = 0))]
     pub bytes: u64,
 }
@@ -144,6 +150,7 @@ impl KeyEnforcement {
             value: None,
             hidden: None,
             without_credentials: Vec::new(),
+            in_workspace: Vec::new(),
             copied_links: None,
             other: Map::new(),
         }
@@ -191,6 +198,7 @@ mod tests {
                 "proc.memory": {"state": "weaker", "by": "rlimit", "value": 4294967296},
                 "net": {"state": "enforced", "by": "proxy", "value": {"enabled": true, "allowlist": ["a:443"], "intercept": []}},
                 "limits": {"state": "enforced", "by": "the host process", "value": {"journal": "1MiB"}},
+                "toolchains": {"state": "enforced", "by": "mounts", "value": {"rust": ["/home/you/.cargo"]}, "in_workspace": ["/p/.npm"]},
                 "fs.deny_read": {"state": "enforced", "by": "whiteout layer", "hidden": 2, "without_credentials": [".git/config"]},
                 "fs.workspace": {"state": "enforced", "by": "bind mount", "copied_links": {"files": 1, "bytes": 9}}
             }"#,

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    AgentUnparsed, BudgetExceeded, EgressConnection, ErrorData, ExecFinished, ExecStarted, Grant, ItemDelta, ItemEvent,
-    LlmCall, MessageQueued, MessageRemoved, ModelRequest, ModelResponse, Permission, PolicyChange, PolicyEffective,
-    Question, SessionEnded, SessionId, SessionRecovered, SessionRegistered, SessionStarted, TaskCommandFinished, Turn,
-    TurnId, UpstreamError, WorkspaceChanged,
+    AgentUnparsed, BudgetExceeded, EgressConnection, ErrorData, ExecFinished, ExecStarted, Grant, HostDraining,
+    ItemDelta, ItemEvent, LlmCall, MessageQueued, MessageRemoved, ModelRequest, ModelResponse, Permission,
+    PolicyChange, PolicyEffective, Question, SessionEnded, SessionId, SessionRecovered, SessionRegistered,
+    SessionStarted, SessionStatusChanged, SessionUpdated, TaskCommandFinished, Turn, TurnId, UpstreamError,
+    WorkspaceChanged,
 };
 
 /// An event as clients read it. The journal assigns its number and time.
@@ -145,6 +146,12 @@ pub enum EventBody {
     MessageRemoved(MessageRemoved),
     #[serde(rename = "session.recovered")]
     SessionRecovered(SessionRecovered),
+    #[serde(rename = "session.status")]
+    SessionStatus(SessionStatusChanged),
+    #[serde(rename = "host.draining")]
+    HostDraining(HostDraining),
+    #[serde(rename = "session.updated")]
+    SessionUpdated(SessionUpdated),
     #[serde(rename = "anthropic_request")]
     AnthropicRequest(ModelRequest),
     #[serde(rename = "anthropic_response")]
@@ -211,6 +218,9 @@ impl EventBody {
             Self::MessageQueued(_) => "message.queued",
             Self::MessageRemoved(_) => "message.removed",
             Self::SessionRecovered(_) => "session.recovered",
+            Self::SessionStatus(_) => "session.status",
+            Self::HostDraining(_) => "host.draining",
+            Self::SessionUpdated(_) => "session.updated",
             Self::AnthropicRequest(_) => "anthropic_request",
             Self::AnthropicResponse(_) => "anthropic_response",
             Self::OpenaiRequest(_) => "openai_request",

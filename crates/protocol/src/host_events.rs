@@ -270,6 +270,9 @@ pub struct TaskCommandFinished {
     pub exit_code: i32,
     /// Wall time in microseconds.
     pub wall_micros: u64,
+    /// The reason that the caller gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// `budget.exceeded`: a call was refused before it was sent.
@@ -304,9 +307,9 @@ pub struct WorkspaceChanged {
 /// A process that the agent left running at the end of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftProcess {
-    /// Its process id inside the sandbox.
+    /// The process id inside the sandbox.
     pub pid: u32,
-    /// Its command line, as far as it can be shown.
+    /// The command line, as far as it can be shown.
     pub command: String,
 }
 

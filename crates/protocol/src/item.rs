@@ -84,7 +84,7 @@ pub enum ContentPart {
     ToolCall {
         /// Name of the tool.
         name: String,
-        /// Its input, as JSON text.
+        /// The input of the call, as JSON text.
         arguments: String,
         /// Links the call with its result.
         call_id: String,

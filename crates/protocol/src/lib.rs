@@ -16,6 +16,7 @@ mod request_metadata;
 #[cfg(feature = "openapi")]
 mod schema;
 mod session;
+mod session_status;
 mod stream_delta;
 mod usage;
 
@@ -36,4 +37,5 @@ pub use item::{ContentPart, FileAction, Item, ItemKind, ItemRole, ItemStatus, Re
 pub use problem::{Problem, ProblemCode};
 pub use request_metadata::{RequestMetadata, Resolution};
 pub use session::{Attachment, CreateSession, INTERACTIVE, SessionInfo, TerminalStart};
+pub use session_status::{HostDraining, SessionStatus, SessionStatusChanged, SessionUpdated};
 pub use usage::Usage;

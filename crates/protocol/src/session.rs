@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::SessionId;
+use crate::{SessionId, SessionStatus};
 
 /// Body of `POST /v1/sessions/{id}`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -44,6 +44,26 @@ pub struct CreateSession {
     /// Skills of this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skills: Option<Value>,
+    /// Short texts by which lists are filtered. Our addition to the API.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// A JSON object of the client, kept unchanged. Our addition to the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub metadata: Option<Map<String, Value>>,
+    /// Rules `key=value` that narrow the policy: `models.budget_usd=0.50`, `net.enabled=false`. Our addition to the API.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy: Vec<String>,
+    /// Additional environment variables of the agent. They are recorded, so they are no place for secrets. Our addition
+    /// to the API.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// The account that pays; only callers with the scope `admin` may set it. Our addition to the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// The user; only callers with the scope `admin` may set it. Our addition to the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Starts the agent's own terminal UI instead of a dialogue. Our addition to the API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<TerminalStart>,
@@ -111,6 +131,12 @@ pub struct SessionInfo {
     /// Whether the journal is damaged and was moved to quarantine. Our addition to the API.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub damaged: bool,
+    /// What the session does now. Our addition to the API.
+    #[serde(default)]
+    pub status: SessionStatus,
+    /// Time since when it does so, in milliseconds since 1970. Our addition to the API.
+    #[serde(default)]
+    pub status_since: i64,
     /// Number of the last event.
     pub event_count: u64,
     /// Milliseconds since 1970.
@@ -129,4 +155,29 @@ pub struct SessionInfo {
     /// Skills of this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skills: Option<Value>,
+    /// Short texts by which lists are filtered. Our addition to the API.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// A JSON object of the client, kept unchanged. Our addition to the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub metadata: Option<Map<String, Value>>,
+    /// The account that pays, if one was set. Our addition to the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// The user, if one was set. Our addition to the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Number of turns that have ended. Our addition to the API.
+    #[serde(default)]
+    pub turns: u64,
+    /// Cost of the model calls at the end of the last turn, in pico-dollars. Our addition to the API.
+    #[serde(default)]
+    pub cost_picos: i64,
+    /// Connections that the policy denied, at the end of the last turn. Our addition to the API.
+    #[serde(default)]
+    pub denials: u64,
+    /// The start of the last message. Our addition to the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_prompt: Option<String>,
 }

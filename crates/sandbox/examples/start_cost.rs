@@ -28,6 +28,8 @@ async fn measure(backend: &JailBackend) -> BTreeMap<&'static str, serde_json::Va
     let host = tempfile::tempdir().expect("workspace");
     std::fs::write(host.path().join("file"), "content").expect("file");
     let spec = || SandboxSpec {
+        workspace_at: "/workspace".into(),
+        toolchains: sandbox::Toolchains::default(),
         id: "bench".into(),
         workspace: Some(host.path().to_owned()),
         mounts: vec![],

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::poll_immediate;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -85,6 +86,10 @@ pub async fn attach(
     if !output_done {
         let limit = if result.timed_out { TIMED_OUT_DRAIN_TIME } else { Duration::MAX };
         let _ = tokio::time::timeout(limit, pumps).await;
+    }
+    // The last output of a command that has ended can be over the limit, too.
+    if poll_immediate(std::pin::pin!(output_exceeded.notified())).await.is_some() {
+        (result.output_exceeded, result.truncated) = (true, true);
     }
     Ok(result)
 }
@@ -176,6 +181,8 @@ async fn copy_output(
         });
         if over {
             exceeded.notify_one();
+            // The pipe stays open, so that the command is killed and does not end by a broken pipe.
+            let _ = ended.wait_for(|ended| *ended).await;
         }
         if over || written.is_err() {
             return;

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use base::WORKSPACE;
 use bollard::models::ContainerCreateBody;
 use jail::{
     CgroupLimits, CgroupWatch, EngineNamespaces, HostUser, InitSettings, InitSocket, Jail, JailPlan, MountLayout,
@@ -188,6 +189,8 @@ impl ContainerBackend {
             effective.set(key, row);
         }
         RunningSandbox::watch(NewSandbox {
+            workspace_at: WORKSPACE.into(),
+            toolchains: crate::Toolchains::default(),
             id: spec.id,
             spawner: Arc::clone(&self.spawner),
             runner: self.runner,

@@ -19,7 +19,7 @@ pub struct ExecSpec {
     pub env: BTreeMap<String, String>,
     /// The standard input, which is closed afterwards. With `None`, the caller of `exec` holds it open.
     pub stdin: Option<Vec<u8>>,
-    /// The user inside.
+    /// The user inside the sandbox.
     pub user: ExecUser,
     /// The kind of the standard streams without a terminal.
     pub streams: StreamKind,
@@ -51,7 +51,7 @@ pub enum ExecUser {
     /// The owner of the workspace. In a confined sandbox this is an ordinary user.
     #[default]
     Agent,
-    /// Root inside.
+    /// Root inside the sandbox.
     Root,
 }
 
@@ -120,6 +120,8 @@ pub async fn run(
 }
 
 /// Runs a command to its end like [`run`], with input that arrives while the command runs.
+///
+/// A caller that drops the future before the command ends kills the command and everything that it started.
 pub async fn run_with_input(
     sandbox: &dyn Sandbox,
     spec: ExecSpec,
@@ -130,6 +132,7 @@ pub async fn run_with_input(
     let (timeout, idle_timeout) = (spec.timeout, spec.idle_timeout);
     let limit = spec.output_limit.unwrap_or(usize::MAX);
     let mut process = sandbox.exec(spec).await?;
+    let mut kill = KillOnDrop { kill: process.kill, armed: true };
     let stdin = process.stdin.take();
     let mut input = std::pin::pin!(async move {
         if let Some(mut stdin) = stdin {
@@ -161,6 +164,7 @@ pub async fn run_with_input(
             }
             ended = &mut process.exit, if exit.is_none() => {
                 exit = Some(ended?);
+                kill.armed = false;
                 result.wall = started.elapsed();
                 last_output = Instant::now();
             }
@@ -168,8 +172,9 @@ pub async fn run_with_input(
             () = sleep_until(wake), if exit.is_some() => break,
             () = sleep_until(wake), if exit.is_none() => {
                 result.timed_out = true;
-                (process.kill)();
+                (kill.kill)();
                 exit = Some((&mut process.exit).await?);
+                kill.armed = false;
                 result.wall = started.elapsed();
                 last_output = Instant::now();
             }
@@ -178,6 +183,20 @@ pub async fn run_with_input(
     (result.stdout, result.stderr) = (out.kept, err.kept);
     result.exit = exit.unwrap_or_default();
     Ok(result)
+}
+
+/// Kills a command whose caller stops waiting for its end.
+struct KillOnDrop {
+    kill: Box<dyn Fn() + Send + Sync>,
+    armed: bool,
+}
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        if self.armed {
+            (self.kill)();
+        }
+    }
 }
 
 async fn sleep_until(wake: Option<Instant>) {

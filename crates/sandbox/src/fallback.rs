@@ -1,9 +1,11 @@
 //! A backend that uses the first of several backends that works on this machine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use base::WORKSPACE;
 use jail::Spawner;
+use policy::EffectivePolicy;
 
 use crate::{
     ContainerBackend, ContainerSettings, JailBackend, Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxSpec,
@@ -64,6 +66,11 @@ impl SandboxBackend for FallbackBackend {
         self.chosen.get().or(self.backends.first()).map_or("none", |backend| backend.name())
     }
 
+    fn workspace_path(&self, path: &Path, policy: &EffectivePolicy) -> PathBuf {
+        let backend = self.chosen.get().or(self.backends.first());
+        backend.map_or_else(|| PathBuf::from(WORKSPACE), |backend| backend.workspace_path(path, policy))
+    }
+
     fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
         match self.chosen.get() {
             Some(backend) => backend.create(spec),
@@ -96,7 +103,15 @@ mod tests {
     fn spec() -> SandboxSpec {
         let base = BaseLayer::read(&PolicySource::new("test", "version: 1\nfs: {workspace: bind}\n")).unwrap();
         let policy = policy::effective(&CeilingLayer::built_in().unwrap(), &base, &[]);
-        SandboxSpec { id: "one".into(), workspace: None, mounts: vec![], files: vec![], policy: Arc::new(policy) }
+        SandboxSpec {
+            id: "one".into(),
+            workspace: None,
+            workspace_at: "/workspace".into(),
+            toolchains: crate::Toolchains::default(),
+            mounts: vec![],
+            files: vec![],
+            policy: Arc::new(policy),
+        }
     }
 
     #[tokio::test]

@@ -89,7 +89,7 @@ pub struct FileContent {
     pub bytes: ByteStream,
 }
 
-/// What to do when the new name exists already.
+/// The action when the new name exists already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnExisting {
     /// Fail, and leave the existing entry.

@@ -30,7 +30,7 @@ const TEMPORARY: &str = ".viv-private-copy";
 pub(crate) struct SeparatedLinks {
     /// How many files were replaced by private copies.
     pub(crate) files: usize,
-    /// Their bytes together.
+    /// The size of these files together.
     pub(crate) bytes: u64,
 }
 

@@ -22,7 +22,7 @@ use jail::CoverFile;
 use policy::{DenyGlobs, FileDenials, SECRET_HEAD_BYTES, SecretClue, is_secret_directory, secret_clue};
 use rustix::fs::FileType;
 
-use self::tracking::Tracking;
+use self::tracking::WorkspaceRepositories;
 use crate::beneath;
 use crate::tree::{VisitNext, visit};
 
@@ -57,7 +57,8 @@ impl HiddenFiles {
         let workspace = workspace.canonicalize()?;
         let root = beneath::root(&workspace)?;
         let found = Candidates::find(&root, deny)?;
-        HiddenSearch { root: &root, tracking: Tracking::new(&workspace), hidden: Self::default() }.decide(found)
+        HiddenSearch { root: &root, repositories: WorkspaceRepositories::new(&workspace), hidden: Self::default() }
+            .decide(found)
     }
 
     /// Returns every hidden path, sorted.
@@ -130,7 +131,7 @@ impl Candidates {
 /// Decides about candidates.
 struct HiddenSearch<'a> {
     root: &'a OwnedFd,
-    tracking: Tracking,
+    repositories: WorkspaceRepositories,
     hidden: HiddenFiles,
 }
 
@@ -150,7 +151,7 @@ impl HiddenSearch<'_> {
         let hidden = self.hidden.paths();
         let more = second_names::find(self.root, &hidden)?;
         for path in more {
-            if !self.tracking.tracks(&path)? {
+            if !self.repositories.tracks(&path)? {
                 self.hidden.secrets.push(path);
             }
         }
@@ -164,7 +165,7 @@ impl HiddenSearch<'_> {
 
     /// Hides a directory of secrets, or the files in it that git does not track.
     fn directory(&mut self, top: PathBuf) -> io::Result<()> {
-        if !self.tracking.tracks(&top)? {
+        if !self.repositories.tracks(&top)? {
             self.hidden.secrets.push(top);
             return Ok(());
         }
@@ -179,11 +180,11 @@ impl HiddenSearch<'_> {
     }
 
     fn file(&mut self, path: PathBuf, clue: SecretClue, kind: FileType) -> io::Result<()> {
-        if self.tracking.tracks(&path)? {
+        if self.repositories.tracks(&path)? {
             self.hidden.visible.push(path);
             return Ok(());
         }
-        let target = if kind == FileType::Symlink { self.tracking.target(&path) } else { None };
+        let target = if kind == FileType::Symlink { self.repositories.target(&path) } else { None };
         let content = if kind == FileType::Symlink { target.as_deref() } else { Some(&*path) };
         let is_secret = match (clue, content) {
             (SecretClue::Name, _) => true,
@@ -196,7 +197,7 @@ impl HiddenSearch<'_> {
         }
         // A link to a secret is of no use without it, and the secret has this name as well.
         if let Some(target) = target.filter(|target| secret_clue(target).is_none())
-            && !self.tracking.tracks(&target)?
+            && !self.repositories.tracks(&target)?
         {
             self.hidden.secrets.push(target);
         }
@@ -228,13 +229,13 @@ impl HiddenSearch<'_> {
     fn mark_tracked(&mut self) -> io::Result<()> {
         let mut indexes = BTreeSet::new();
         for path in &self.hidden.named {
-            if self.tracking.tracks(path)? {
+            if self.repositories.tracks(path)? {
                 self.hidden.tracked.push(path.clone());
-                indexes.extend(self.tracking.index_of(path));
+                indexes.extend(self.repositories.index_of(path));
             }
         }
         for index in indexes {
-            match self.tracking.marked(&index, &self.hidden.tracked) {
+            match self.repositories.marked(&index, &self.hidden.tracked) {
                 Some(content) => self.hidden.covers.push(CoverFile { path: index, content }),
                 None => self.hidden.unmarked_index = Some(index),
             }

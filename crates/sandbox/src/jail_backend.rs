@@ -1,10 +1,11 @@
 //! The jail backend, the default: sandboxes made in milliseconds, without a daemon and without an image.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use jail::{CgroupRoot, Jail, JailPlan, Spawner};
-use policy::{EnforcementMeans, WorkspaceMode};
+use policy::{EffectivePolicy, EnforcementMeans, WorkspaceMode};
 use protocol::{EnforcedValue, EnforcementState, KeyEnforcement, KeyEnforcements};
 
 use crate::blocking::BlockingRunner;
@@ -14,6 +15,7 @@ use crate::plan::{SandboxPlan, plan};
 use crate::refusal;
 use crate::running::{NewSandbox, RunningSandbox};
 use crate::system_files::SystemFiles;
+use crate::workspace_path::workspace_path;
 use crate::{OverlayLayers, Sandbox, SandboxBackend, SandboxError, SandboxFuture, SandboxSpec, limits};
 
 /// Makes sandboxes with the jail.
@@ -41,6 +43,10 @@ impl JailBackend {
 impl SandboxBackend for JailBackend {
     fn name(&self) -> &'static str {
         "jail"
+    }
+
+    fn workspace_path(&self, path: &Path, policy: &EffectivePolicy) -> PathBuf {
+        workspace_path(path, &policy.fs())
     }
 
     fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>> {
@@ -80,12 +86,14 @@ impl JailBackend {
         let terminals = EnforcedValue::Number(u64::from(jail::MAX_TERMINALS));
         effective.set("terminals", KeyEnforcement::enforced("devpts").with_value(terminals));
         special.describe(&mut effective);
+        effective.set("toolchains", spec.toolchains.effective_row());
         if !landlock {
             effective.set("landlock", KeyEnforcement::new(EnforcementState::Absent, "this kernel has none"));
         }
         let (spawner, policy) = (Arc::clone(&self.spawner), Arc::clone(&spec.policy));
         let (id, runner, resources) = (spec.id.clone(), self.runner, Box::new(group));
-        Ok(NewSandbox { id, spawner, runner, made, resources, layers, effective, policy })
+        let (workspace_at, toolchains) = (plan.workspace_at, spec.toolchains.clone());
+        Ok(NewSandbox { id, workspace_at, toolchains, spawner, runner, made, resources, layers, effective, policy })
     }
 }
 

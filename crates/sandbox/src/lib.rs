@@ -30,9 +30,11 @@ mod running;
 mod stdio;
 mod system_files;
 mod terminal;
+mod toolchains;
 mod tree;
 mod unconfined;
 mod user_thread;
+mod workspace_path;
 
 pub use attach::{OutputFilter, OutputSink, StandardStreams, attach};
 pub use container::{ContainerBackend, ContainerSettings, EngineKind, EngineReport};
@@ -66,4 +68,5 @@ pub use review::{
     render_diff, render_stat, undo, visible,
 };
 pub use terminal::WindowSize;
+pub use toolchains::Toolchains;
 pub use unconfined::UnconfinedBackend;

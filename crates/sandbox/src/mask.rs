@@ -31,7 +31,7 @@ pub(crate) fn denied_paths(workspace: &Path, deny: &DenyGlobs) -> io::Result<Vec
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::ffi::OsStr;
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
@@ -99,8 +99,8 @@ mod tests {
         assert_eq!(denied_paths(directory.path(), &deny("'**/*.pem'")).unwrap(), [Path::new(name)]);
     }
 
-    #[test]
-    fn a_hundred_thousand_files_are_searched_quickly() {
+    /// Returns a directory with a hundred thousand files, and one `package500/src/.env`.
+    pub(crate) fn large_tree() -> tempfile::TempDir {
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         for number in 0..1000 {
             let part = directory.path().join(format!("package{number}/src"));
@@ -110,6 +110,12 @@ mod tests {
             }
         }
         fs::File::create(directory.path().join("package500/src/.env")).unwrap();
+        directory
+    }
+
+    #[test]
+    fn a_hundred_thousand_files_are_searched_quickly() {
+        let directory = large_tree();
         let deny = deny("'**/.env', '**/.env.*', '**/*.pem', '**/id_*'");
         let started = Instant::now();
         assert_eq!(denied_paths(directory.path(), &deny).unwrap(), [Path::new("package500/src/.env")]);

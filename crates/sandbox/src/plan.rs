@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use base::DEPENDENCIES;
+use base::{DEPENDENCIES, WORKSPACE};
 use jail::{BindMount, JailPlan, ProcessLimits, WorkspacePlan};
 use policy::{DnsMode, FileDenials, WorkspaceMode};
 use protocol::{CopiedLinks, KeyEnforcements};
@@ -12,6 +12,7 @@ use crate::hidden_files::HiddenFiles;
 use crate::host_paths::HostPaths;
 use crate::mask::denied_paths;
 use crate::system_files::SystemFiles;
+use crate::workspace_path::workspace_path;
 use crate::{SandboxError, SandboxSpec};
 
 /// The most denied files of a bind workspace. Each needs a mount.
@@ -73,14 +74,23 @@ pub(crate) fn plan(
         let key = if target == Path::new(DEPENDENCIES) { "`--deps`" } else { "a mount of the agent" };
         system.binds.push(BindMount { source: host_paths.find(key, source)?, target: target.clone(), writable: false });
     }
+    system.binds.extend(spec.toolchains.binds());
+    system.links.extend(spec.toolchains.links());
     if spec.policy.dns_mode() == DnsMode::Stub {
         system.use_name_server();
     }
     system.files.extend(spec.files.iter().cloned());
     let (workspace, hidden, separated) = workspace_plan(host_paths.workspace(), fs)?;
+    // The caller may name a path of another host, such as that of an imported session.
+    let workspace_at = match workspace {
+        WorkspacePlan::Empty => PathBuf::from(WORKSPACE),
+        _ => workspace_path(&spec.workspace_at, fs),
+    };
     let jail = JailPlan {
+        workspace_at,
         id: spec.id.clone(),
         binds: system.binds,
+        layers: spec.toolchains.layers(),
         links: system.links,
         files: system.files,
         dns: spec.policy.dns_mode() == DnsMode::Stub,

@@ -3,15 +3,16 @@
 use std::fmt;
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use base::WORKSPACE;
 use policy::EffectivePolicy;
 use protocol::{KeyEnforcements, ProblemCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{ExecSpec, InsidePort, InsideProcess, OverlayLayers, ProcessExit, WindowSize, WorkspaceFiles};
+use crate::{ExecSpec, InsidePort, InsideProcess, OverlayLayers, ProcessExit, Toolchains, WindowSize, WorkspaceFiles};
 
 /// The address of the model gateway inside every sandbox.
 pub const MODEL_URL: &str = "http://127.0.0.1:18080";
@@ -23,6 +24,11 @@ pub type SandboxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SandboxErr
 pub trait SandboxBackend: Send + Sync {
     /// Returns the backend's name in events and on the command line.
     fn name(&self) -> &'static str;
+    /// Returns the path inside of a workspace that is at `path` on the host. `/workspace` always leads there too.
+    fn workspace_path(&self, path: &Path, policy: &EffectivePolicy) -> PathBuf {
+        let _ = (path, policy);
+        PathBuf::from(WORKSPACE)
+    }
     /// Makes a sandbox as `spec` says. Fails when the machine cannot enforce the policy; never makes a weaker sandbox.
     fn create(&self, spec: SandboxSpec) -> SandboxFuture<'_, Box<dyn Sandbox>>;
 }
@@ -41,6 +47,10 @@ pub trait Sandbox: Send + Sync {
     fn files(&self) -> &dyn WorkspaceFiles;
     /// Returns for each policy key whether and by what it is enforced: the data of `policy.effective`.
     fn effective(&self) -> KeyEnforcements;
+    /// Returns the toolchains of the host that the sandbox shows; none unless the backend shows them.
+    fn toolchains(&self) -> Toolchains {
+        Toolchains::default()
+    }
     /// Returns the layers of an overlay workspace; `None` for every other mode.
     fn layers(&self) -> Option<OverlayLayers>;
     /// Returns the processes inside in the order of their start, without init; `None` when the backend cannot tell. Reads
@@ -76,12 +86,16 @@ pub enum SandboxPort {
 pub struct SandboxSpec {
     /// The id, unique among running sandboxes.
     pub id: String,
-    /// The host directory at `/workspace`; an empty directory when absent.
+    /// The host directory of the workspace; an empty directory when absent.
     pub workspace: Option<PathBuf>,
-    /// Read-only mounts: host path and path inside.
+    /// The path of the workspace inside the sandbox, if the backend can choose it; see [`SandboxBackend::workspace_path`].
+    pub workspace_at: PathBuf,
+    /// Read-only mounts: host path and path inside the sandbox.
     pub mounts: Vec<(PathBuf, PathBuf)>,
     /// Files placed before the first command: path inside and content.
     pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// Toolchains of the host. Containers have those of their image instead.
+    pub toolchains: Toolchains,
     /// The policy to enforce.
     pub policy: Arc<EffectivePolicy>,
 }
@@ -137,7 +151,7 @@ pub enum SandboxError {
         #[source]
         source: std::io::Error,
     },
-    /// The program does not exist inside.
+    /// The program does not exist inside the sandbox.
     #[error("`{0}` is not in the sandbox")]
     NotFound(String),
     /// The program exists but cannot be executed.
@@ -162,7 +176,7 @@ pub enum SandboxError {
         source: std::io::Error,
     },
     /// The sandbox is gone.
-    #[error("the sandbox is gone")]
+    #[error("the sandbox has ended")]
     Gone,
 }
 

@@ -1,7 +1,7 @@
 //! TCP ports on which something listens inside a sandbox, and connections to them from the host.
 //!
 //! The host's kernel lists the sockets of the sandbox's network namespace, so nothing inside can hide from the list or
-//! change it; only the names of processes are the sandbox's own words.
+//! change it; only the names of processes are chosen by the sandbox.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,7 +20,7 @@ const MAX_LIST: usize = 4 << 20;
 const MAX_PORTS: usize = 1024;
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
-/// Longest time to connect to a port inside.
+/// Longest time to connect to a port inside the sandbox.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A TCP port on which something listens inside a sandbox.
@@ -28,7 +28,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct InsidePort {
     /// The port.
     pub port: u16,
-    /// The address inside.
+    /// The address inside the sandbox.
     pub address: IpAddr,
     /// The process id inside; `None` when it is not known.
     pub pid: Option<u32>,
@@ -139,7 +139,7 @@ pub(crate) async fn finish_connecting(socket: OwnedFd, port: u16) -> io::Result<
     }
 }
 
-/// Returns the error of a backend that cannot connect to ports inside.
+/// Returns the error of a backend that cannot connect to ports inside the sandbox.
 pub(crate) fn cannot_connect() -> SandboxError {
     SandboxError::Unavailable {
         missing: "this sandbox backend cannot connect to ports inside".to_owned(),

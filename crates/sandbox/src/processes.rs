@@ -1,7 +1,7 @@
 //! The processes inside a sandbox, as the host's kernel lists them.
 //!
 //! Every process inside descends from init, because init adopts the orphans. Nothing inside can hide from this list or
-//! change it; only the command lines are the sandbox's own words.
+//! change it; only the command lines are chosen by the sandbox.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,9 +15,9 @@ const MAX_COMMAND_BYTES: usize = 512;
 /// A process inside a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InsideProcess {
-    /// Its process id inside.
+    /// The process id inside the sandbox.
     pub pid: u32,
-    /// Its command line. The process can choose it freely.
+    /// The command line. The process can choose it freely.
     pub command: String,
     /// Whether init is its parent: a command of the host, or an orphan.
     pub is_child_of_init: bool,

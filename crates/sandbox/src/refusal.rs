@@ -14,7 +14,7 @@ pub(crate) fn explain(error: JailError) -> SandboxError {
     match error {
         JailError::Setup { step: SetupStep::CloneNamespaces | SetupStep::MapIds, source, .. } => no_namespaces(&source),
         // Mapping the owner of a workspace needs a user namespace too.
-        JailError::Setup { step: SetupStep::IdMapWorkspace, source, .. } if is(&source, Errno::NOSPC) => {
+        JailError::Setup { step: SetupStep::IdMapOwner, source, .. } if is(&source, Errno::NOSPC) => {
             no_namespaces(&source)
         }
         JailError::Setup { step: SetupStep::OpenSource, source, .. } if is(&source, Errno::PERM) => no_mounts(&source),

@@ -8,6 +8,7 @@ mod resources;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ use crate::terminal;
 use crate::user_thread::run_as_user;
 use crate::{
     ExecSpec, ExecUser, InsidePort, InsideProcess, OverlayLayers, ProcessExit, Sandbox, SandboxError, SandboxFuture,
-    SandboxPort, SandboxProcess, StreamKind, WindowSize, WorkspaceFiles,
+    SandboxPort, SandboxProcess, StreamKind, Toolchains, WindowSize, WorkspaceFiles,
 };
 
 const SIGKILL: i32 = 9;
@@ -39,6 +40,9 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// A sandbox that was just made, before its events are read.
 pub(crate) struct NewSandbox {
     pub(crate) id: String,
+    /// The path of the workspace inside.
+    pub(crate) workspace_at: PathBuf,
+    pub(crate) toolchains: Toolchains,
     pub(crate) spawner: Arc<Spawner>,
     pub(crate) runner: BlockingRunner,
     pub(crate) made: jail::NewJail,
@@ -51,6 +55,8 @@ pub(crate) struct NewSandbox {
 /// A sandbox that can run commands.
 pub(crate) struct RunningSandbox {
     id: String,
+    workspace_at: PathBuf,
+    toolchains: Toolchains,
     /// Held because a spawner ends its sandboxes when its last handle is dropped.
     _spawner: Arc<Spawner>,
     runner: BlockingRunner,
@@ -83,6 +89,8 @@ impl RunningSandbox {
         events.spawn(forward_events(control, Arc::clone(&jail), new.runner, Arc::clone(&commands), ended_sender));
         Ok(Self {
             id: new.id,
+            workspace_at: new.workspace_at.clone(),
+            toolchains: new.toolchains,
             _spawner: new.spawner,
             runner: new.runner,
             jail,
@@ -90,7 +98,7 @@ impl RunningSandbox {
             models: Mutex::new(Some(new.made.models)),
             egress: Mutex::new(Some(new.made.egress)),
             dns: Mutex::new(new.made.dns),
-            files: FilesOnDisk::new(new.made.workspace, new.policy, Some(HostUser::for_sandboxes())),
+            files: FilesOnDisk::new(new.made.workspace, new.workspace_at, new.policy, Some(HostUser::for_sandboxes())),
             init_makes_terminals: new.made.terminals.is_none(),
             terminals: Mutex::new(new.made.terminals.map(Arc::new)),
             layers: new.layers,
@@ -121,7 +129,8 @@ impl RunningSandbox {
         let before = KernelCounters::of(&self.resources);
         let PendingCommand { exec, started, exited } = self.commands.register();
         let window = spec.terminal.filter(|_| self.init_makes_terminals);
-        let plan = ExecPlan { window: window.map(WindowSize::rows_and_columns), ..exec_plan(exec, spec) };
+        let plan =
+            ExecPlan { window: window.map(WindowSize::rows_and_columns), ..exec_plan(exec, spec, &self.workspace_at) };
         if self.jail.exec(plan, stdio.command_ends()).is_err() {
             self.commands.unregister(exec);
             return Err(SandboxError::Gone);
@@ -183,9 +192,10 @@ fn kill_command(exec: u64, jail: &Arc<Jail>, commands: &Arc<Commands>) {
     }
 }
 
-fn exec_plan(exec: u64, spec: ExecSpec) -> ExecPlan {
+fn exec_plan(exec: u64, spec: ExecSpec, workspace: &Path) -> ExecPlan {
     let env = if spec.env.is_empty() { default_environment() } else { spec.env };
-    let workdir = spec.workdir.unwrap_or_else(|| WORKSPACE.to_owned());
+    let workdir = spec.workdir.filter(|workdir| workdir != WORKSPACE);
+    let workdir = workdir.unwrap_or_else(|| workspace.to_string_lossy().into_owned());
     ExecPlan { exec, argv: spec.command, env, workdir, terminal: spec.terminal.is_some(), window: None }
 }
 
@@ -225,6 +235,10 @@ impl Sandbox for RunningSandbox {
 
     fn effective(&self) -> KeyEnforcements {
         self.effective.clone()
+    }
+
+    fn toolchains(&self) -> Toolchains {
+        self.toolchains.clone()
     }
 
     fn layers(&self) -> Option<OverlayLayers> {

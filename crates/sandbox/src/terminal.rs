@@ -50,7 +50,7 @@ pub(crate) fn halves(master: &OwnedFd) -> io::Result<(pipe::Sender, TerminalOutp
     Ok((input, TerminalOutput(output)))
 }
 
-/// Sets the window size and notifies the programs inside.
+/// Sets the window size and notifies the programs inside the sandbox.
 pub(crate) fn resize(master: &OwnedFd, size: WindowSize) {
     // This fails only when the terminal is gone.
     let _ = tcsetwinsize(master, size.into());

@@ -102,7 +102,7 @@ impl UnconfinedSandbox {
         let workspace = spec.workspace.unwrap_or_else(|| directory.join("workspace"));
         std::fs::create_dir_all(&workspace).map_err(step("make the workspace"))?;
         let opened = workspace.canonicalize().and_then(|workspace| beneath::root(&workspace));
-        let files = FilesOnDisk::new(opened.map_err(step("open the workspace"))?, spec.policy, None);
+        let files = FilesOnDisk::new(opened.map_err(step("open the workspace"))?, WORKSPACE.into(), spec.policy, None);
         let address = model.local_addr().map_err(step("read the gateway's port"))?;
         let mut paths = PathMap { model_url: format!("http://{address}"), paths: Vec::new() };
         paths.add(PathBuf::from(WORKSPACE), workspace);
@@ -252,6 +252,8 @@ mod tests {
         SandboxSpec {
             id: "sbx_1".to_owned(),
             workspace: directory,
+            workspace_at: WORKSPACE.into(),
+            toolchains: crate::Toolchains::default(),
             mounts: vec![(PathBuf::from("/usr/bin"), PathBuf::from("/opt/tools"))],
             files: vec![(PathBuf::from("/etc/agent.conf"), b"placed".to_vec())],
             policy: Arc::new(policy(mode)),

@@ -36,7 +36,7 @@ const GVISOR: &str = "gvisor";
 /// A backend under test.
 #[derive(Clone)]
 struct Subject {
-    /// Its name in the tests. One engine can have several runtimes.
+    /// The name in the tests. One engine can have several runtimes.
     name: &'static str,
     backend: Arc<dyn SandboxBackend>,
     mode: WorkspaceMode,
@@ -147,7 +147,15 @@ fn subjects(spawner: &Arc<Spawner>, scratch: &Path, engines: &[Engine]) -> Vec<(
 /// Returns the spec of an empty sandbox with the preset `balanced`.
 fn plain_spec(id: &str) -> SandboxSpec {
     let policy = policy_of(&Preset::Balanced.source());
-    SandboxSpec { id: id.to_owned(), workspace: None, mounts: vec![], files: vec![], policy }
+    SandboxSpec {
+        id: id.to_owned(),
+        workspace: None,
+        workspace_at: "/workspace".into(),
+        toolchains: sandbox::Toolchains::default(),
+        mounts: vec![],
+        files: vec![],
+        policy,
+    }
 }
 
 /// Returns the effective policy of the base layer `source`.
@@ -169,7 +177,19 @@ fn policy(subject: &Subject, changes: &[(&str, &str)]) -> Arc<EffectivePolicy> {
 fn spec(subject: &Subject, directory: Option<PathBuf>) -> SandboxSpec {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let id = format!("sbx_{}", NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
-    SandboxSpec { id, workspace: directory, mounts: vec![], files: vec![], policy: policy(subject, &[]) }
+    let policy_here = policy(subject, &[]);
+    let workspace_at = directory
+        .as_deref()
+        .map_or_else(|| "/workspace".into(), |path| subject.backend.workspace_path(path, &policy_here));
+    SandboxSpec {
+        id,
+        workspace: directory,
+        workspace_at,
+        toolchains: sandbox::Toolchains::default(),
+        mounts: vec![],
+        files: vec![],
+        policy: policy(subject, &[]),
+    }
 }
 
 async fn make(subject: &Subject) -> Box<dyn Sandbox> {

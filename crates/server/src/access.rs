@@ -12,7 +12,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::StreamExt;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use protocol::ProblemCode;
+use protocol::{CreateSession, ProblemCode};
 use session::{SessionOptions, WorkspaceAccess, detach_on_drop};
 use sha2::{Digest, Sha256};
 use store::TokenStore;
@@ -26,6 +26,8 @@ use crate::state::AppState;
 /// Names of callers without a stored token, in the audit log.
 const ANYBODY: &str = "anybody";
 const OWN_TOKEN: &str = "the server's own token";
+/// Most characters of an account or user.
+const LONGEST_NAME: usize = 255;
 const USER: &str = "the user of this server";
 
 /// The part of the API that a token may use. Scopes do not include each other, except that `Admin` includes all.
@@ -192,7 +194,7 @@ pub(crate) struct Caller {
     token: Option<String>,
     /// Whether it also has the scope `drive`.
     pub(crate) drives: bool,
-    /// Its `Authorization` header, if its token can be revoked.
+    /// The `Authorization` header, if its token can be revoked.
     revocable: Option<String>,
 }
 
@@ -230,6 +232,24 @@ impl Caller {
     /// Returns whether the caller may install versions of agents that were not tested, whose content is not pinned.
     pub(crate) fn may_install_any_version(&self) -> bool {
         self.token.is_none()
+    }
+
+    /// Returns `options` with the account and user of `request`. Fails for a caller that may not choose who pays.
+    pub(crate) fn billing(&self, request: &CreateSession, options: SessionOptions) -> Result<SessionOptions, ApiError> {
+        let named = [("account", &request.account), ("user", &request.user)];
+        for (field, name) in named.into_iter().filter_map(|(field, name)| Some((field, name.as_ref()?))) {
+            if self.token.is_some() {
+                let detail = format!("only a caller with the scope `admin` may set `{field}`");
+                return Err(ApiError::new(ProblemCode::PermissionDenied, detail));
+            }
+            let length = name.chars().count();
+            if name.trim().is_empty() || length > LONGEST_NAME || name.contains(char::is_control) {
+                let detail = format!("invalid `{field}`: 1 to {LONGEST_NAME} characters without control characters");
+                return Err(ApiError::new(ProblemCode::InvalidRequest, detail));
+            }
+        }
+        let (account, user) = (request.account.clone(), request.user.clone());
+        Ok(SessionOptions { account: account.or(options.account), user: user.or(options.user), ..options })
     }
 
     /// Returns `options` with the workspace access and the token of this caller.

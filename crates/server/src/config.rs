@@ -11,6 +11,7 @@ use session::SessionOptions;
 
 use crate::access::AuthMode;
 use crate::event_filter::EventFilter;
+use crate::mcp_endpoint::McpEndpoint;
 use crate::task_registry::TaskRunner;
 use crate::tls::TlsConfig;
 
@@ -41,6 +42,8 @@ pub struct ServerConfig {
     pub remote_stop: Option<RemoteStop>,
     /// Runs tasks; `None` refuses to.
     pub task_runner: Option<TaskRunner>,
+    /// The service of the route `/mcp`; `None` has no such route.
+    pub mcp: Option<McpEndpoint>,
     /// The options of new sessions.
     pub options: SessionOptions,
     /// Time between two heartbeats on an idle stream.
@@ -65,6 +68,7 @@ impl ServerConfig {
             installer: None,
             remote_stop: None,
             task_runner: None,
+            mcp: None,
             options: SessionOptions::default(),
             heartbeat: Duration::from_secs(15),
             drain: Duration::from_secs(2),

@@ -171,8 +171,13 @@ pub(crate) async fn write_problems(request: Request, next: Next) -> Response {
         ApiError::new(ProblemCode::Internal, "internal error; see the log of the server").into_response()
     });
     let failed = response.status().is_client_error() || response.status().is_server_error();
-    if failed { problem_response(response, id) } else { response }
+    let is_foreign = response.extensions().get::<ForeignErrors>().is_some();
+    if failed && !is_foreign { problem_response(response, id) } else { response }
 }
+
+/// Marks a response of a protocol with its own form of errors.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ForeignErrors;
 
 fn problem_response(mut response: Response, id: Option<RequestId>) -> Response {
     let given = response.extensions_mut().remove::<ApiError>();

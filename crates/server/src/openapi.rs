@@ -32,7 +32,7 @@ use crate::idempotency::MAX_KEY;
 pub(crate) struct ApiDocument;
 
 /// Routes that need no token.
-const PUBLIC_ROUTES: [&str; 2] = ["/v1/health", "/openapi.json"];
+const PUBLIC_ROUTES: [&str; 4] = ["/v1/health", "/healthz", "/readyz", "/openapi.json"];
 
 /// Adds the parts that all routes share.
 pub(crate) fn complete(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {

@@ -1,4 +1,4 @@
-//! The peer of a connection.
+//! The peer of a connection: a TCP client, or a process of the same user on the Unix socket.
 
 /// The peer of a connection; an extension of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

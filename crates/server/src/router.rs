@@ -82,8 +82,10 @@ pub(crate) fn build(
     let mut document = complete(document);
     let _ = state.parameters.set(KnownParameters::of(&mut document));
     let _ = state.document.set(document.to_pretty_json().unwrap_or_default());
+    let mcp = state.config.mcp.clone().map(|endpoint| endpoint.into_routes(&state)).unwrap_or_default();
     let app = routes
         .merge(inspector::pages())
+        .merge(mcp)
         .fallback(error::route_not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(from_fn_with_state(state.clone(), cors::allow_listed_origins))
@@ -103,7 +105,12 @@ fn with_idempotency(routes: OpenApiRouter<AppState>, state: &AppState) -> OpenAp
 
 /// Routes that need no scope. `whoami` checks the token itself.
 fn open() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(health::show)).routes(routes!(openapi::show)).routes(routes!(whoami::show))
+    OpenApiRouter::new()
+        .routes(routes!(health::show))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(openapi::show))
+        .routes(routes!(whoami::show))
 }
 
 /// Routes with the scope `read`.

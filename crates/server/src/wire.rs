@@ -6,11 +6,15 @@ pub(crate) mod feed;
 pub(crate) mod files;
 pub(crate) mod terminal;
 
+use std::collections::BTreeMap;
+
 use protocol::{
-    Attachment, Event, Grant, KeyEnforcement, KeyEnforcements, PermissionReply, SessionId, SessionInfo, TurnOutcome,
+    Attachment, Event, Grant, KeyEnforcement, KeyEnforcements, PermissionReply, SessionId, SessionInfo, SessionUpdated,
+    TurnOutcome,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 use session::{PendingRequest, QueuedMessage, ReplayOutcome, UserMessage, WhenBusy};
 use utoipa::{IntoParams, ToSchema};
 
@@ -44,8 +48,31 @@ pub(crate) struct CreatedSession {
 /// Body of `PATCH /v1/sessions/{id}`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RenameBody {
-    pub(crate) title: String,
+#[schema(as = RenameBody)]
+pub(crate) struct UpdateBody {
+    /// The new title, at most 1000 characters.
+    title: Option<String>,
+    /// Labels to set; `null` as value removes one. Labels that are not named stay.
+    #[serde(default)]
+    labels: BTreeMap<String, Option<String>>,
+    /// The new metadata, which replaces the whole.
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Map<String, Value>>,
+}
+
+impl UpdateBody {
+    /// Returns the change of a session that has `labels`.
+    pub(crate) fn onto(self, mut labels: BTreeMap<String, String>) -> SessionUpdated {
+        let changes_labels = !self.labels.is_empty();
+        for (key, value) in self.labels {
+            match value {
+                Some(value) => drop(labels.insert(key, value)),
+                None => drop(labels.remove(&key)),
+            }
+        }
+        let labels = changes_labels.then_some(labels);
+        SessionUpdated { title: self.title, labels, metadata: self.metadata }
+    }
 }
 
 /// Body of `POST …/messages` and `POST …/messages/stream`.
@@ -260,10 +287,10 @@ pub(crate) struct PortList {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PortRow {
     pub(crate) port: u16,
-    /// The address inside.
+    /// The address inside the sandbox.
     #[schema(value_type = String)]
     pub(crate) address: std::net::IpAddr,
-    /// The process id inside.
+    /// The process id inside the sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pid: Option<u32>,
     /// The name of the program, which it can choose freely.

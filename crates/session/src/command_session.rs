@@ -8,18 +8,17 @@
 mod environment;
 mod on_demand;
 mod stop_listener;
+mod workspace;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use policy::EffectivePolicy;
 use protocol::{
     EventBody, SessionEndReason, SessionEnded, SessionId, SessionRegistered, TaskCommandFinished, TerminatedBy,
 };
-use sandbox::{
-    ExecResult, OutputListener, OverlayLayers, Sandbox, SandboxError, SandboxProcess, SavedChanges, StandardStreams,
-    WindowSize,
-};
+use sandbox::{ExecResult, OutputListener, Sandbox, SandboxError, SandboxProcess, StandardStreams, WindowSize};
 use store::{Journal, SessionPatch, StorageExceeded};
 use tokio::io::AsyncRead;
 use tokio_util::task::TaskTracker;
@@ -27,14 +26,13 @@ use tokio_util::task::TaskTracker;
 use crate::SessionError;
 use crate::lifecycle::{
     ActorExit, Listeners, Recorder, SandboxCredentials, SessionHandle, SessionHost, SessionPlan, git_config,
-    summarize_changes,
 };
 use crate::skills::{FetchedSkills, remove_fetched_skills};
-use crate::storage::run_blocking;
 
 use environment::CommandEnvironment;
 use on_demand::OnDemandJournal;
 use stop_listener::StopListener;
+use workspace::save_final_changes;
 
 pub use on_demand::OnDemandSettings;
 
@@ -46,6 +44,8 @@ const TIMEOUT_EXIT_CODE: i32 = 124;
 pub struct SessionCommand {
     /// Program and arguments. The agent's name as program runs the agent's own program.
     pub command: Vec<String>,
+    /// The working directory inside; `/workspace` when absent.
+    pub workdir: Option<String>,
     /// Additional environment variables.
     pub env: BTreeMap<String, String>,
     /// Wall time after which the command and its children are killed.
@@ -56,6 +56,8 @@ pub struct SessionCommand {
     pub output_limit: usize,
     /// Size of the terminal that the command gets; without one it gets pipes.
     pub terminal: Option<WindowSize>,
+    /// Why the caller runs the command, for the record.
+    pub reason: Option<String>,
 }
 
 /// Why an artifact could not be read or written.
@@ -101,12 +103,12 @@ pub struct CommandSession {
     background: Mutex<Vec<SandboxProcess>>,
 }
 
-/// What happens to the changes of a workspace when a command session ends.
+/// The action on the changes of a workspace when a command session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangesAtEnd {
-    /// They are kept for review.
+    /// The changes are kept for review.
     Keep,
-    /// They are deleted.
+    /// The changes are deleted.
     Discard,
 }
 
@@ -141,7 +143,7 @@ impl CommandSession {
             host.unregister(&handle);
         })?;
         listeners.add_variables(&mut environment.env);
-        host.config.variables.pass(&plan.policy, &mut environment.env);
+        host.config.variables.pass(&sandbox.toolchains(), &plan.policy, &mut environment.env);
         let stop_listener = StopListener::watch(&host.tasks, &handle, commands);
         let (plan, tasks) = (Arc::new(plan), host.tasks.clone());
         let registration = Registration::Host { host: host.clone(), handle, stop_listener };
@@ -157,7 +159,11 @@ impl CommandSession {
     ) -> Result<(Box<dyn Sandbox>, Listeners, Recorder), SessionError> {
         let skills = FetchedSkills::fetch(host, plan).await?;
         environment.mounts.extend(skills.mounts());
-        let spec = plan.sandbox_spec(std::mem::take(&mut environment.mounts), std::mem::take(&mut environment.files));
+        let spec = plan.sandbox_spec(
+            &host.config.variables,
+            std::mem::take(&mut environment.mounts),
+            std::mem::take(&mut environment.files),
+        );
         let sandbox = host.config.backend.create(spec).await?;
         let registered = async {
             skills.install(&*sandbox, environment.skill_root).await?;
@@ -229,21 +235,21 @@ impl CommandSession {
         input: Box<dyn AsyncRead + Send + Unpin>,
         listener: OutputListener<'_>,
     ) -> Result<ExecResult, SessionError> {
-        let command = task.command.clone();
+        let subject = (task.command.clone(), task.reason.clone());
         let running = sandbox::run_with_input(&*self.sandbox, self.environment.exec(task), input, listener);
-        self.record_end(command, running).await
+        self.record_end(subject, running).await
     }
 
     /// Runs a command like [`Self::run`], with the caller's own standard streams.
     pub async fn attach(&self, task: SessionCommand, streams: StandardStreams) -> Result<ExecResult, SessionError> {
-        let command = task.command.clone();
+        let subject = (task.command.clone(), task.reason.clone());
         let running = sandbox::attach(&*self.sandbox, self.environment.exec(task), streams);
-        self.record_end(command, running).await
+        self.record_end(subject, running).await
     }
 
     async fn record_end(
         &self,
-        command: Vec<String>,
+        (command, reason): (Vec<String>, Option<String>),
         running: impl Future<Output = Result<ExecResult, SandboxError>>,
     ) -> Result<ExecResult, SessionError> {
         let result = tokio::select! {
@@ -256,7 +262,7 @@ impl CommandSession {
         };
         let wall_micros = u64::try_from(result.wall.as_micros()).unwrap_or(u64::MAX);
         let exit_code = exit_code(&result);
-        let finished = TaskCommandFinished { command, exit_code, wall_micros };
+        let finished = TaskCommandFinished { command, exit_code, wall_micros, reason };
         self.record(EventBody::TaskCommandFinished(finished))?;
         Ok(result)
     }
@@ -271,7 +277,7 @@ impl CommandSession {
     }
 
     /// Returns when another process ends the session; never for an on-demand session.
-    async fn stop_requested(&self) {
+    pub async fn stop_requested(&self) {
         match &self.registration {
             Registration::Host { stop_listener, .. } => stop_listener.requested().await,
             Registration::OnDemand(_) => std::future::pending().await,
@@ -311,14 +317,9 @@ impl CommandSession {
         matches!(&self.registration, Registration::Host { stop_listener, .. } if stop_listener.was_requested())
     }
 
-    /// Writes a file in the sandbox.
-    pub async fn write(&self, path: &str, content: Vec<u8>) -> Result<(), ArtifactError> {
-        environment::write(&*self.sandbox, path, content).await
-    }
-
-    /// Reads a file from the sandbox.
-    pub async fn read(&self, path: &str) -> Result<Vec<u8>, ArtifactError> {
-        environment::read(&*self.sandbox, path).await
+    /// Returns the policy of the session.
+    pub fn policy(&self) -> &Arc<EffectivePolicy> {
+        &self.plan.policy
     }
 
     /// Ends the session and keeps its changes. When this returns, all processes are dead, all calls settled and the
@@ -348,7 +349,7 @@ impl CommandSession {
             }
             Registration::Host { host, handle, stop_listener } => {
                 if let Some(layers) = layers {
-                    save_changes(&host, &self.plan, &self.recorder, layers).await?;
+                    save_final_changes(&host, &self.plan, &self.recorder, layers).await?;
                 }
                 self.recorder.daemon(EventBody::SessionEnded(ended))?;
                 self.recorder.sync().await?;
@@ -362,22 +363,6 @@ impl CommandSession {
             }
         }
     }
-}
-
-/// Saves the changes of the workspace, and records their summary if there are any.
-async fn save_changes(
-    host: &SessionHost,
-    plan: &SessionPlan,
-    recorder: &Recorder,
-    layers: OverlayLayers,
-) -> Result<(), SessionError> {
-    let into = host.store.changes(&plan.id);
-    let saved = move || SavedChanges::save_final(&layers, &into).map_err(SessionError::Changes);
-    let changes = run_blocking(move || saved().map(|saved| summarize_changes(&saved))).await?;
-    if !(changes.added.is_empty() && changes.modified.is_empty() && changes.deleted.is_empty()) {
-        recorder.daemon(EventBody::WorkspaceChanged(changes))?;
-    }
-    Ok(())
 }
 
 /// Returns the exit code of a command as a shell reports it.

@@ -10,6 +10,7 @@ mod agent_defaults;
 mod agent_registry;
 mod host_budget;
 mod host_variables;
+mod lifetime;
 mod project_policy;
 mod timeouts;
 mod upstream_registry;
@@ -31,6 +32,7 @@ pub use agent_defaults::{AgentDefault, AgentDefaults};
 pub use agent_registry::{AgentRegistry, RegisteredAgent};
 pub use host_budget::HostBudget;
 pub use host_variables::HostVariables;
+pub use lifetime::SessionLifetime;
 pub use project_policy::{NarrowPolicy, ProjectPolicy};
 pub use timeouts::SessionTimeouts;
 pub use upstream_registry::{UpstreamFactory, UpstreamRegistry};
@@ -68,6 +70,8 @@ pub struct SessionHostConfig {
     pub project_policy: Option<ProjectPolicy>,
     /// How long a session waits before it gives up.
     pub timeouts: SessionTimeouts,
+    /// How long sessions and their agents live.
+    pub lifetime: SessionLifetime,
     /// Host environment variables that `env.pass` of a policy can name.
     pub variables: HostVariables,
 }

@@ -182,10 +182,10 @@ pub enum SessionError {
     #[error("session `{0}` has not ended")]
     NotEnded(SessionId),
     /// The caller did not name the digest of the change set that was reviewed.
-    #[error("the digest of the change set is missing: nothing of session `{0}` was applied")]
+    #[error("the digest of the change set of session `{0}` is missing; nothing was applied")]
     DigestRequired(SessionId),
     /// The digest of the caller is not that of the change set.
-    #[error("the digest is not that of the change set, which is {digest}: nothing of session `{id}` was applied")]
+    #[error("wrong digest: the change set of session `{id}` has the digest {digest}; nothing was applied")]
     ChangeSetChanged {
         /// The session.
         id: SessionId,

@@ -48,7 +48,7 @@ struct ScanState {
     failed: bool,
 }
 
-/// Which sessions a scan covers.
+/// The sessions that a scan covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum ScanScope {
     /// Sessions of this process that have grown.

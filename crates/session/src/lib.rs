@@ -26,8 +26,8 @@ pub use client::{
 pub use command_session::{ArtifactError, ChangesAtEnd, CommandSession, OnDemandSettings, SessionCommand};
 pub use config::{
     AgentDefault, AgentDefaults, AgentRegistry, BillingSettings, HostBudget, HostVariables, NarrowPolicy,
-    ProjectPolicy, RegisteredAgent, SessionHostConfig, SessionTimeouts, UpstreamFactory, UpstreamRegistry,
-    WorkspaceAccess, WorkspaceForbidden, system_egress,
+    ProjectPolicy, RegisteredAgent, SessionHostConfig, SessionLifetime, SessionTimeouts, UpstreamFactory,
+    UpstreamRegistry, WorkspaceAccess, WorkspaceForbidden, system_egress,
 };
 pub use error::SessionError;
 pub use feed::{FeedBatch, FeedEntry, FeedFilter, FeedFollower, GlobalFeed};

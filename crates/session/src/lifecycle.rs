@@ -1,6 +1,6 @@
 //! The life of a session: its actor, its turns, its agent process and its permission requests.
 //!
-//! A prompt passes these files of the crate, in this order:
+//! A prompt passes these main files of the crate, in this order:
 //!
 //! 1. `sessions.rs`: `Sessions::send` passes the message to the session's actor and waits for the reply.
 //! 2. `actor.rs`: the actor's loop receives the command.
@@ -20,6 +20,7 @@ mod answers;
 mod create_request;
 mod current_turn;
 mod detach_on_drop;
+mod drain;
 mod drift;
 mod fork;
 mod git_config;
@@ -49,6 +50,7 @@ pub use queue::QueuedMessage;
 
 pub(crate) use actor::{Actor, resolved_permission, resolved_question, summarize_changes};
 pub(crate) use actor_command::{ActorCommand, GivenAnswer, ReplySender};
+pub(crate) use create_request::check_description;
 pub(crate) use drift::{drift_of_event, group_drift};
 pub(crate) use git_config::git_config;
 pub(crate) use host::SessionHost;
@@ -58,7 +60,7 @@ pub(crate) use policy_change::SessionPolicyChange;
 pub(crate) use receipts::{MessageDigest, MessageReceipt};
 pub(crate) use recorder::Recorder;
 pub(crate) use session_handle::{ActorExit, SessionHandle};
-pub(crate) use session_plan::{NO_AGENT, SessionPlan};
+pub(crate) use session_plan::{NO_AGENT, SessionPlan, workspace_at};
 pub(crate) use start_metadata::StartMetadata;
 
 use agent_process::{AgentExit, AgentProcess, AgentSignal, LineReader, OutputLine};

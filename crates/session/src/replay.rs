@@ -36,6 +36,8 @@ const PAGE: usize = 1_000;
 pub struct ReplaySession {
     /// The recorded session.
     pub of: SessionId,
+    /// The path of the workspace inside, as it was recorded: requests to the model contain it.
+    pub workspace_at: PathBuf,
     /// The upstream that responds from the recording.
     pub upstream: Arc<dyn Upstream>,
 }
@@ -55,6 +57,8 @@ pub struct SessionRecording {
     pub origin: Option<WorkspaceOrigin>,
     /// Digest of the session's policy.
     pub policy: String,
+    /// The path of the workspace inside.
+    workspace_at: PathBuf,
     agent_mode: Option<String>,
     permission_mode: Option<String>,
     model: Option<String>,
@@ -131,6 +135,7 @@ impl SessionRecording {
             mcp: info.mcp.clone(),
             skills: info.skills.clone(),
             policy: started.policy,
+            workspace_at: started.workspace.unwrap_or_else(|| base::WORKSPACE.into()),
             // The directory of an imported session is on another host.
             directory: info
                 .directory
@@ -198,7 +203,8 @@ impl Sessions {
             title: Some(format!("replay of {}", recording.id)),
             ..CreateSession::default()
         };
-        let replay = ReplaySession { of: recording.id.clone(), upstream: setup.upstream };
+        let workspace_at = recording.workspace_at.clone();
+        let replay = ReplaySession { of: recording.id.clone(), workspace_at, upstream: setup.upstream };
         let options = SessionOptions { policy: Some(policy), replay: Some(replay), ..setup.options };
         self.create(id.clone(), request, options).await?;
         let replayed = self.replay_turns(&id, recording, &mut listener).await;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use protocol::{CreateSession, EventBody, Grant, PermissionId, PolicyEffective, SessionId, SessionInfo};
+use policy::EffectivePolicy;
+use protocol::{
+    CreateSession, EventBody, Grant, PermissionId, PolicyEffective, SessionId, SessionInfo, SessionUpdated,
+};
 use sandbox::Sandbox;
 use store::{DataDir, DatabaseError, IdempotencyStore, Journal, OwnerId, SessionPatch, UsageGrouping, UsageRow};
 use tokio::sync::oneshot;
@@ -13,8 +16,8 @@ use tokio::sync::oneshot;
 use crate::command_session::CommandSession;
 use crate::config::AgentRegistry;
 use crate::lifecycle::{
-    Actor, ActorCommand, PendingRequest, ReplySender, SessionHandle, SessionHost, SessionPlan, detach_on_drop,
-    group_drift,
+    Actor, ActorCommand, PendingRequest, ReplySender, SessionHandle, SessionHost, SessionPlan, check_description,
+    detach_on_drop, group_drift,
 };
 use crate::storage::{
     OpenState, SessionStore, follow_journal, recorded_usage, recover_orphans, refuse_damaged, run_blocking,
@@ -105,6 +108,11 @@ impl Sessions {
         CommandSession::open(&self.host, plan).await
     }
 
+    /// Returns the policy of a new session in `directory` that does not bring its own.
+    pub fn policy_in(&self, directory: Option<&Path>) -> Result<Arc<EffectivePolicy>, SessionError> {
+        self.host.policy_in(directory)
+    }
+
     /// Returns `path` without links; fails when a session may not use the directory.
     pub fn check_directory(&self, path: &Path, workspaces: &WorkspaceAccess) -> Result<PathBuf, SessionError> {
         workspaces.resolve(path, self.host.store.directory())
@@ -121,10 +129,21 @@ impl Sessions {
         self.send_command(id, ActorCommand::Resume).await
     }
 
-    /// Changes the title of a session, also after its end.
-    pub async fn rename(&self, id: &SessionId, title: String) -> Result<SessionInfo, SessionError> {
-        let patch = SessionPatch { title: Some(title), ..SessionPatch::default() };
-        self.host.store.update(id, patch).await?;
+    /// Changes title, labels or metadata of a session, also after its end. Before its end, an event tells it.
+    pub async fn update(&self, id: &SessionId, update: SessionUpdated) -> Result<SessionInfo, SessionError> {
+        check_description(&update)?;
+        if update == SessionUpdated::default() {
+            return self.get(id);
+        }
+        match self.send_command(id, |reply| ActorCommand::Update(update.clone(), reply)).await {
+            // Only the process that runs a session can write its journal, and nothing follows the end.
+            Err(SessionError::Ended(_) | SessionError::Damaged { .. } | SessionError::RunByAnotherProcess(_)) => {
+                let SessionUpdated { title, labels, metadata } = update;
+                let patch = SessionPatch { title, labels, metadata, ..SessionPatch::default() };
+                self.host.store.update(id, patch).await?;
+            }
+            updated => updated?,
+        }
         self.get(id)
     }
 
@@ -281,6 +300,7 @@ impl Sessions {
         run_blocking(move || {
             let reconciled = host.config.gateway.settle_unknown_calls(host.store.directory())?;
             tracing::debug!(?reconciled, "reconciled unsettled calls");
+            host.store.index.put_orphans_to_sleep()?;
             recover_orphans(&host.store)
         })
         .await
@@ -315,7 +335,7 @@ impl Sessions {
     }
 
     /// Returns the handle of a session. Spawns the actor of an idle session, without its agent.
-    fn handle_of(&self, id: &SessionId) -> Result<Arc<SessionHandle>, SessionError> {
+    pub(crate) fn handle_of(&self, id: &SessionId) -> Result<Arc<SessionHandle>, SessionError> {
         if let Some(handle) = self.host.handle(id) {
             return Ok(handle);
         }

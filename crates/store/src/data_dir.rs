@@ -43,7 +43,7 @@ pub enum DataDirError {
     Exposed {
         /// The directory.
         path: PathBuf,
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
     },
     /// Another server uses the directory.

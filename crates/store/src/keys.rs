@@ -135,6 +135,15 @@ impl KeyStore {
         Ok(statement.query_map([], record)?.collect::<Result<_, _>>()?)
     }
 
+    /// Returns the amount charged to each key that made calls, in pico-dollars, by key id.
+    pub fn spent(&self) -> Result<HashMap<String, u64>, LedgerError> {
+        let connection = lock(&self.connection);
+        let sql = "SELECT name, spent_picos FROM total WHERE scope = 'key' AND span = 'ever'";
+        let mut statement = connection.prepare_cached(sql)?;
+        let amounts = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(amounts.collect::<Result<_, _>>()?)
+    }
+
     /// Returns the valid key with this digest.
     ///
     /// The time of the lookup may reveal something about the digest, but not about the key: a caller cannot choose a

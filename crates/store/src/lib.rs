@@ -43,8 +43,8 @@ pub use ledger::{
 };
 pub use owner::{OwnerId, ProcessOwner};
 pub use sessions::{
-    DriftRecord, NewSession, SessionIndex, SessionIndexError, SessionListCursor, SessionOrigin, SessionOutcome,
-    SessionPage, SessionPatch, SessionProgress, SessionRecord,
+    DriftRecord, LabelFilter, NewSession, SessionFilter, SessionIndex, SessionIndexError, SessionListCursor,
+    SessionOrigin, SessionOutcome, SessionPage, SessionPatch, SessionProgress, SessionRecord, SessionTally,
 };
 pub use storage_meter::{FreeSpaceFloor, StorageExceeded, StorageLimits, StorageMeter};
 pub use tokens::{NewToken, TokenRecord, TokenStore};

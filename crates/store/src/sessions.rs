@@ -9,7 +9,7 @@ mod name;
 mod record;
 
 pub use error::SessionIndexError;
-pub use index::{DriftRecord, SessionIndex, SessionProgress};
+pub use index::{DriftRecord, LabelFilter, SessionFilter, SessionIndex, SessionProgress, SessionTally};
 pub use record::{
     NewSession, SessionListCursor, SessionOrigin, SessionOutcome, SessionPage, SessionPatch, SessionRecord,
 };

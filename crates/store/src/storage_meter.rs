@@ -250,6 +250,7 @@ fn ends_something(draft: &EventDraft) -> bool {
             EventBody::TurnEnded(_)
             | EventBody::SessionEnded(_)
             | EventBody::SessionRecovered(_)
+            | EventBody::SessionStatus(_)
             | EventBody::ItemCompleted(_)
             | EventBody::PermissionResolved(_)
             | EventBody::QuestionResolved(_)

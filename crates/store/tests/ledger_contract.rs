@@ -181,7 +181,7 @@ fn budget_counts_held_and_spent_amounts() {
         ledger.hold(hold("1", 60, &limits)).wait().unwrap();
         let refused = refusal(ledger.hold(hold("2", 41, &limits)).wait());
         assert_eq!(refused, LimitExceeded { limit: budget, spent: 0, held: 60, asked: 41 });
-        assert_eq!(refused.to_string(), "`budget_usd` allows 100 pico-dollars; 0 spent, 60 held, 41 asked");
+        assert_eq!(refused.to_string(), "`budget_usd` allows 100 pico-dollars; 0 spent, 60 held, 41 requested");
         ledger.settle(call("1"), charge(30)).wait().unwrap();
         ledger.hold(hold("3", 70, &limits)).wait().unwrap();
         let refused = refusal(ledger.hold(hold("4", 1, &limits)).wait());

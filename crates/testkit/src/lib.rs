@@ -16,6 +16,8 @@ mod sessions;
 mod sse;
 #[cfg(feature = "stub_vendor")]
 pub mod stub_vendor;
+#[cfg(feature = "stub_vendor")]
+mod vendor_rules;
 mod wait;
 
 #[cfg(feature = "program")]
@@ -28,6 +30,8 @@ pub use random::SeededRandom;
 pub use sessions::{SessionHostFixture, unconfined_policy};
 #[cfg(feature = "sse")]
 pub use sse::{SseFrame, SseReader, sse_frames};
+#[cfg(feature = "stub_vendor")]
+pub use vendor_rules::check_vendor_request;
 pub use wait::{
     WAIT_LIMIT, becomes_true, hang, pause, pause_async, poll_pause, poll_pause_async, wait_until, wait_until_async,
 };

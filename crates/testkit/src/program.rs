@@ -104,7 +104,7 @@ impl VivFixture {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_vec());
-        // Written by a thread, because the command may answer before it has read everything.
+        // A thread writes the input, because the command may answer before it has read everything.
         let writer = std::thread::spawn(move || stdin.write_all(&input));
         let output = child.wait_with_output().unwrap();
         let _ = writer.join().unwrap();

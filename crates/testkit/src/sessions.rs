@@ -60,6 +60,7 @@ impl SessionHostFixture {
             timeouts: self.timeouts,
             budget: self.budget,
             project_policy: None,
+            lifetime: session::SessionLifetime::default(),
             upstreams: UpstreamRegistry::default(),
             agent_defaults: AgentDefaults::default(),
             variables: HostVariables::default(),

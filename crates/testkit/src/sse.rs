@@ -16,7 +16,7 @@ pub struct SseFrame {
 }
 
 impl SseFrame {
-    /// Returns the id as a sequence number; `None` when the id is no number.
+    /// Returns the id as a sequence number; `None` when the id is not a number.
     pub fn sequence(&self) -> Option<u64> {
         self.id.parse().ok()
     }

@@ -7,6 +7,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod every_upstream;
 mod extensions;
 mod first_use;
 mod known_differences;
@@ -103,6 +104,10 @@ fn trials(agent: &TestedAgent, backend: &Arc<JailBackend>) -> Vec<Trial> {
         model_failures::invalid_model_response_ends_the_turn,
         model_failures::truncated_model_response_ends_the_turn,
         model_failures::silent_model_times_out,
+        every_upstream::file_is_edited_with_an_anthropic_upstream,
+        every_upstream::file_is_edited_with_an_openai_upstream,
+        every_upstream::file_is_edited_with_a_gemini_upstream,
+        every_upstream::file_is_edited_with_a_compatible_upstream,
         extensions::skills_reach_the_model,
         extensions::mcp_tools_reach_the_model,
         extensions::mcp_tool_is_called,
@@ -119,7 +124,7 @@ fn trial(agent: &TestedAgent, backend: &Arc<JailBackend>, name: &'static str, ru
     let title = format!("{}::{name}", agent.name);
     Trial::test(title, move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let scenario = Scenario { agent, backend, name };
+        let scenario = Scenario::new(agent, backend, name);
         runtime
             .block_on(async { tokio::time::timeout(TIME_LIMIT, run(scenario)).await })
             .map_err(|_| "time limit exceeded")?;

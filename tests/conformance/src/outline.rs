@@ -16,7 +16,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use agents::Capabilities;
+use agents::{Capabilities, content_part_name};
 use protocol::{ContentPart, Event, EventBody, Item, ItemId, ItemKind};
 use similar::TextDiff;
 
@@ -139,6 +139,8 @@ fn describe_other(body: &EventBody) -> Option<String> {
         | EventBody::SessionRecovered(_)
         | EventBody::GrantCreated(_)
         | EventBody::GrantRevoked(_) => kind.to_owned(),
+        // The status follows from the other events.
+        EventBody::SessionStatus(_) | EventBody::SessionUpdated(_) | EventBody::HostDraining(_) => return None,
         EventBody::SessionEnded(ended) => format!("{kind} {} by {}", word(&ended.reason), word(&ended.terminated_by)),
         EventBody::TurnEnded(turn) => format!("{kind} {}", word(&turn.outcome)),
         EventBody::PermissionRequested(request) | EventBody::PermissionResolved(request) => {
@@ -161,23 +163,9 @@ fn is_shown(item: &Item) -> bool {
 fn item(item: &Item, shown: &HashMap<&ItemId, &Item>) -> String {
     let parent = item.parent_id.as_ref().and_then(|id| shown.get(id)).map(|parent| word(&parent.kind));
     let parent = parent.map(|kind| format!(" in {kind}")).unwrap_or_default();
-    let parts: Vec<&str> = item.content.iter().map(part).collect();
+    let parts: Vec<&str> = item.content.iter().map(content_part_name).collect();
     let role = item.role.map(|role| word(&role)).unwrap_or_default();
     format!("{role} {}{parent} [{}]", word(&item.kind), parts.join(", "))
-}
-
-fn part(part: &ContentPart) -> &'static str {
-    match part {
-        ContentPart::Text { .. } => "text",
-        ContentPart::Json { .. } => "json",
-        ContentPart::ToolCall { .. } => "tool_call",
-        ContentPart::ToolResult { .. } => "tool_result",
-        ContentPart::FileRef { diff: Some(_), .. } => "file_ref with diff",
-        ContentPart::FileRef { diff: None, .. } => "file_ref",
-        ContentPart::Reasoning { .. } => "reasoning",
-        ContentPart::Image { .. } => "image",
-        ContentPart::Status { .. } => "status",
-    }
 }
 
 /// Returns the name of an enum variant on the wire.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agents::MockAgent;
-use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable};
+use gateway::{Gateway, GatewayConfig, GatewayLimits, PriceTable, Upstream};
 use policy::{BaseLayer, CeilingLayer, EffectivePolicy, PolicySource, Preset};
 use protocol::{
     BodyRef, ContentPart, CreateSession, Event, EventBody, ItemKind, ItemRole, Permission, PermissionReply, SessionId,
@@ -31,6 +31,7 @@ pub(crate) struct Scenario {
     pub(crate) agent: TestedAgent,
     pub(crate) backend: Arc<JailBackend>,
     pub(crate) name: &'static str,
+    directory: TempDir,
 }
 
 /// The session of a scenario.
@@ -56,9 +57,17 @@ pub(crate) enum UserReply {
 }
 
 impl Scenario {
+    /// Returns the context of a new session, with a directory of its own.
+    pub(crate) fn new(agent: TestedAgent, backend: Arc<JailBackend>, name: &'static str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = directory.path().join("workspace");
+        std::fs::create_dir(&workspace).unwrap();
+        Self { agent: TestedAgent { workspace, ..agent }, backend, name, directory }
+    }
+
     /// Returns the same context for another session.
     pub(crate) fn again(&self) -> Self {
-        Self { agent: self.agent.clone(), backend: self.backend.clone(), name: self.name }
+        Self::new(self.agent.clone(), self.backend.clone(), self.name)
     }
 
     /// Opens a session in the agent's usual permission mode.
@@ -87,6 +96,16 @@ impl Scenario {
         self.open_with_policy(mode, SessionTimeouts::default(), policy(0), |_, _| {}).await
     }
 
+    /// Opens a session whose model is behind `upstream`.
+    pub(crate) async fn open_with_upstream(
+        self,
+        upstream: Arc<dyn Upstream>,
+        complete: impl FnOnce(&Path, &mut CreateSession),
+    ) -> ScenarioSession {
+        let (mode, timing) = (self.agent.mode(), SessionTimeouts::default());
+        self.open_complete(mode, timing, policy(MAX_REQUESTS), upstream, complete).await
+    }
+
     async fn open_with_policy(
         self,
         mode: &str,
@@ -94,19 +113,29 @@ impl Scenario {
         policy: Arc<EffectivePolicy>,
         complete: impl FnOnce(&Path, &mut CreateSession),
     ) -> ScenarioSession {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::create_dir(directory.path().join("workspace")).unwrap();
-        let (sessions, ledger) = sessions(&self.agent, &self.backend, &directory, timing, policy);
+        let upstream = Arc::new(model_script::model(&self.agent));
+        self.open_complete(mode, timing, policy, upstream, complete).await
+    }
+
+    async fn open_complete(
+        self,
+        mode: &str,
+        timing: SessionTimeouts,
+        policy: Arc<EffectivePolicy>,
+        upstream: Arc<dyn Upstream>,
+        complete: impl FnOnce(&Path, &mut CreateSession),
+    ) -> ScenarioSession {
+        let (sessions, ledger) = sessions(&self.agent, &self.backend, &self.directory, timing, policy, upstream);
         let id = SessionId::new("conformance").unwrap();
         let mut request = CreateSession {
             agent: self.agent.name.to_owned(),
-            directory: Some(directory.path().join("workspace").to_str().unwrap().to_owned()),
+            directory: Some(self.agent.workspace.to_str().unwrap().to_owned()),
             permission_mode: Some(mode.to_owned()),
             ..CreateSession::default()
         };
-        complete(directory.path(), &mut request);
+        complete(self.directory.path(), &mut request);
         sessions.create(id.clone(), request, SessionOptions::default()).await.unwrap();
-        let Scenario { agent, backend, name: scenario } = self;
+        let Scenario { agent, backend, name: scenario, directory } = self;
         ScenarioSession { agent, backend, scenario, directory, sessions, ledger, id }
     }
 }
@@ -117,6 +146,7 @@ fn sessions(
     directory: &TempDir,
     timing: SessionTimeouts,
     policy: Arc<EffectivePolicy>,
+    upstream: Arc<dyn Upstream>,
 ) -> (Sessions, Arc<SqliteLedger>) {
     let agents = AgentRegistry::default()
         .with(&MockAgent, std::env::current_exe().unwrap())
@@ -135,12 +165,13 @@ fn sessions(
             budgets: Vec::new(),
         }),
         gateway_limits: GatewayLimits::default(),
-        upstream: Arc::new(model_script::model(agent)),
+        upstream,
         policy,
         egress: egress::Egress::default(),
         timeouts: timing,
         budget: session::HostBudget::default(),
         project_policy: None,
+        lifetime: session::SessionLifetime::default(),
         upstreams: UpstreamRegistry::default(),
         agent_defaults: session::AgentDefaults::default(),
         variables: HostVariables::default(),
@@ -164,8 +195,8 @@ impl ScenarioSession {
         before.close_all().await;
         // These objects own the sessions and calls of the data directory.
         drop((before, ledger));
-        let (sessions, ledger) =
-            sessions(&agent, &backend, &directory, SessionTimeouts::default(), policy(MAX_REQUESTS));
+        let (timing, upstream) = (SessionTimeouts::default(), Arc::new(model_script::model(&agent)));
+        let (sessions, ledger) = sessions(&agent, &backend, &directory, timing, policy(MAX_REQUESTS), upstream);
         sessions.recover().await.unwrap();
         Self { agent, backend, scenario, directory, sessions, ledger, id }
     }
@@ -238,6 +269,12 @@ impl ScenarioSession {
     /// Returns the path of a workspace file on the host.
     pub(crate) fn on_host(&self, name: &str) -> PathBuf {
         self.directory.path().join("workspace").join(name)
+    }
+
+    /// Ends the session without checks.
+    pub(crate) async fn discard(self) {
+        self.sessions.terminate(&self.id).await.unwrap();
+        self.sessions.close_all().await;
     }
 
     /// Ends the session and checks all of its events.

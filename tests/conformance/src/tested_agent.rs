@@ -14,6 +14,8 @@ pub(crate) struct TestedAgent {
     pub(crate) name: &'static str,
     /// The directory of installed agents.
     pub(crate) installed: PathBuf,
+    /// The workspace of the agent's session, which is at the same path inside the sandbox.
+    pub(crate) workspace: PathBuf,
 }
 
 /// Returns the selected agents, or all that are installed.
@@ -30,7 +32,10 @@ pub(crate) fn selected() -> Vec<TestedAgent> {
     };
     let missing: Vec<_> = names.iter().filter(|name| !here(name)).collect();
     assert!(missing.is_empty(), "{missing:?} are not installed in `{}`", installed.display());
-    names.into_iter().map(|name| TestedAgent { name, installed: installed.clone() }).collect()
+    names
+        .into_iter()
+        .map(|name| TestedAgent { name, installed: installed.clone(), workspace: PathBuf::new() })
+        .collect()
 }
 
 impl TestedAgent {
@@ -78,7 +83,7 @@ impl TestedAgent {
 
     /// Returns the tool call that writes a new file.
     pub(crate) fn write(&self, name: &str, content: &str) -> Value {
-        let path = format!("/workspace/{name}");
+        let path = self.workspace.join(name);
         match self.name {
             "mock" => tool("write_file", json!({"path": path_that_needs_permission(name), "content": content})),
             "claude" => tool("Write", json!({"file_path": path, "content": content})),
@@ -106,7 +111,7 @@ impl TestedAgent {
 
     /// Returns the tool calls that replace a line of a file.
     pub(crate) fn edit(&self, name: &str, old: &str, new: &str) -> Vec<Value> {
-        let path = format!("/workspace/{name}");
+        let path = self.workspace.join(name);
         let edit = match self.name {
             "mock" => tool("edit_file", json!({"path": path_that_needs_permission(name), "old": old, "new": new})),
             "claude" => tool("Edit", json!({"file_path": path, "old_string": old, "new_string": new})),

@@ -126,9 +126,9 @@ pub(crate) enum Control {
     Namespaced,
     /// Only root can do it: it succeeds for root, and the kernel refuses it for other users.
     Root,
-    /// It succeeds for root on a kernel that has the attacked feature.
+    /// The attack succeeds for root on a kernel that has the attacked feature.
     RootWhere(&'static str),
-    /// It cannot succeed on every machine, for the given reason. Where it fails, a probe shows that its preconditions
+    /// The attack cannot succeed on every machine, for the given reason. If it fails, a probe shows that its preconditions
     /// hold.
     Probe(fn(&Lead) -> Verdict, &'static str),
     /// Only a probe: without a sandbox, the attack would reach beyond this machine.

@@ -11,7 +11,7 @@ use sandbox::{ContainerBackend, EngineKind, JailBackend, SandboxBackend};
 #[derive(Clone)]
 pub(crate) struct Maker {
     pub(crate) backend: Arc<dyn SandboxBackend>,
-    /// Its name in the table.
+    /// The name in the table.
     name: &'static str,
     /// The socket of its engine; none for the jail.
     socket: Option<PathBuf>,

@@ -56,6 +56,8 @@ impl Stage {
         let spec = SandboxSpec {
             id: format!("attack_{}", NEXT.fetch_add(1, Ordering::Relaxed)),
             workspace: Some(workspace.to_owned()),
+            workspace_at: workspace.to_owned(),
+            toolchains: sandbox::Toolchains::default(),
             mounts: vec![(self.program.clone(), PROGRAM.into())],
             files: vec![],
             policy: policy(walls),

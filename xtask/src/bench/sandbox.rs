@@ -4,6 +4,7 @@
 //! shell: `viv exec`, compared with bubblewrap and unshare.
 
 mod bubblewrap;
+mod mcp;
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -35,7 +36,7 @@ pub(super) fn run() -> Result<Report> {
     let target = workspace::target_directory()?.join("release");
     let mut samples = from_a_host(&target.join("examples/start_cost"))?;
     samples.push(of_applies(&target.join("examples/apply_cost"))?);
-    let folder = Folder::make(&["data"])?;
+    let folder = Folder::make(&["data", "workspace"])?;
     // A copy, as an installation makes it. The linker's own output lies in single pages of the page cache and starts
     // more slowly.
     let viv = folder.path().join("viv");
@@ -71,6 +72,7 @@ pub(super) fn run() -> Result<Report> {
         }),
     ];
     samples.extend(Sample::in_turns(ROUNDS, &mut things)?);
+    samples.extend(mcp::samples(&viv, &data, &folder.path().join("workspace"), ROUNDS)?);
     let goals = goals(&samples)?;
     Ok(Report { samples, goals })
 }
@@ -90,6 +92,8 @@ fn goals(samples: &[Sample]) -> Result<Vec<Goal>> {
         within("a new sandbox to execve, p90", "≤ 5 ms", start.percentile(90), 5.0),
         within("a sandbox's whole life, p50", "≤ 5 ms", life.median(), 5.0),
         within("apply of 50,000 files and 20,000 links, p50", "≤ 5 s", apply, 5000.0),
+        within("MCP `run` in the sandbox of the connection, p50", "≤ 15 ms", of(mcp::WARM)?.median(), 15.0),
+        within("MCP `run` in a new sandbox, p50", "≤ 25 ms", of(mcp::COLD)?.median(), 25.0),
         Goal {
             what: "a further command, p50",
             wanted: "≤ 2 × fork+exec",

@@ -22,6 +22,7 @@ pub(crate) use load::Load;
 pub(crate) use start::serve;
 
 const SESSIONS: u64 = 10_000;
+const LISTED: u64 = 100_000;
 const EVENTS: u64 = 1_000_000;
 
 /// All measurements, in the order in which the goals use them.
@@ -36,6 +37,8 @@ struct Findings {
     session_bytes: u64,
     session_descriptors: usize,
     list: Sample,
+    /// A page of the slowest filter.
+    filtered: Sample,
     page: Sample,
     /// Nanoseconds for one append, at a thousand records and at a million.
     append_nanos: (u64, u64),
@@ -54,8 +57,8 @@ pub(super) fn run() -> Result<Report> {
     let release = workspace::target_directory()?.join("release");
     let findings = measure(&release.join("viv"), &Load::new(release.join("sessions-load")), &peer)?;
     let goals = goals::of(&findings);
-    let Findings { cold, create, create_in_sandbox, first_event, list, page, .. } = findings;
-    let samples = cold.into_iter().chain([create, create_in_sandbox, first_event, list, page]).collect();
+    let Findings { cold, create, create_in_sandbox, first_event, list, filtered, page, .. } = findings;
+    let samples = cold.into_iter().chain([create, create_in_sandbox, first_event, list, filtered, page]).collect();
     Ok(Report { samples, goals })
 }
 
@@ -86,6 +89,7 @@ fn measure(viv: &Path, load: &Load, peer: &Path) -> Result<Findings> {
         session_bytes,
         session_descriptors,
         list,
+        filtered: filtered(load, &folder)?,
         page,
         append_nanos: append(load, &folder)?,
         readers: readers(load, &folder)?,
@@ -106,6 +110,15 @@ fn many_sessions(load: &Load, folder: &Folder) -> Result<(Sample, u64, usize, Sa
     let list = load.micros(&["list", &address, "100"])?;
     let create = Sample::new("a session, agent in process", create)?;
     Ok((create, bytes, descriptors, Sample::new("100 of 10,000 sessions", list)?))
+}
+
+/// Asks for pages of filtered lists of 100,000 sessions.
+fn filtered(load: &Load, folder: &Folder) -> Result<Sample> {
+    let directory = folder.fresh("filtered")?;
+    // The data directory that the server below opens.
+    load.ask(&["fill", &directory.to_string_lossy(), &LISTED.to_string()])?;
+    let (_server, address) = load.serve(&directory)?;
+    Sample::new("100 of 100,000 sessions, slowest filter", load.micros(&["filter", &address, "50"])?)
 }
 
 /// Returns the fastest thousand of the first and of the last fifty thousand appends, to exclude noise.

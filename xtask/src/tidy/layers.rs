@@ -43,6 +43,7 @@ const LAYERS: &[Layer] = &[
         may_use: &["protocol", "policy", "agents", "store", "sandbox", "gateway", "egress"],
         tests_may_use: &["mock", "secret"],
     },
+    layer("mcp", &["protocol", "policy", "store", "sandbox", "session"]),
     layer("testkit", &["policy", "agents", "store", "sandbox", "gateway", "egress", "session"]),
     layer("engines", &["testkit", "jail", "sandbox"]),
     Layer {
@@ -54,7 +55,7 @@ const LAYERS: &[Layer] = &[
         name: "cli",
         may_use: &[
             "protocol", "policy", "agents", "mock", "store", "secret", "jail", "sandbox", "gateway", "egress",
-            "session", "server",
+            "session", "server", "mcp",
         ],
         tests_may_use: &["engines"],
     },

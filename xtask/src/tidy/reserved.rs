@@ -10,7 +10,7 @@ use super::Finding;
 use crate::source;
 use crate::tree::Tree;
 
-/// Where a rule applies.
+/// The files to which a rule applies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     /// Code of the product: `crates/*/src` without its tests.

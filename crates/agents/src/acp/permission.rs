@@ -38,7 +38,7 @@ impl AcpDialogue {
         let call = wire::decode::<ToolCallUpdate>(tool_call)
             .unwrap_or_else(|| ToolCallUpdate::new(String::new(), ToolCallUpdateFields::new()));
         self.record_unknown_parts("request_permission", tool_call, &call);
-        // One agent reports a call here for the first time.
+        // Not every agent reports a call before it asks for a permission.
         self.begin_call(&call);
         let options = params["options"].as_array().into_iter().flatten();
         let request = AcpPermissionRequest {
@@ -48,9 +48,9 @@ impl AcpDialogue {
         };
         let kind = call.fields.kind.unwrap_or_default();
         // Modes are implemented here, because the modes of the agents differ and change.
-        let free =
+        let allowed_by_mode =
             self.mode == PermissionMode::Bypass || (self.mode == PermissionMode::AcceptEdits && kind == ToolKind::Edit);
-        if let Some(option) = request.choose(&[PermissionOptionKind::AllowOnce]).filter(|_| free) {
+        if let Some(option) = request.choose(&[PermissionOptionKind::AllowOnce]).filter(|_| allowed_by_mode) {
             return self.reply(request.id, selected(option));
         }
         if self.mode == PermissionMode::Plan && !READ_ONLY_KINDS.contains(&kind) {
@@ -118,8 +118,8 @@ impl OfferedOption {
     }
 }
 
-/// Returns the pattern: the edited file, otherwise the input, otherwise the title. One agent reports no input and has
-/// the command in the title.
+/// Returns the pattern: the edited file, otherwise the input, otherwise the title, which
+/// is the command for agents that report no input.
 fn pattern_of(action: &str, kind: ToolKind, tool_call: &Value) -> Option<Value> {
     let (input, title) = (&tool_call["rawInput"], tool_call["title"].as_str().filter(|title| !title.is_empty()));
     let has_input = input.as_object().is_some_and(|input| !input.is_empty());

@@ -100,7 +100,7 @@ impl AcpDialogue {
         let steps =
             plan.entries.iter().map(|entry| PlanStep::new(Some(&entry.content), Some(&call::wire_name(&entry.status))));
         let steps: Vec<PlanStep> = steps.collect();
-        // One agent reports only that a plan exists.
+        // Some agents report only that a plan exists, without its steps.
         if !steps.is_empty() {
             self.transcript.push_plan(&steps);
         }

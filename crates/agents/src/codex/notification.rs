@@ -57,10 +57,10 @@ impl CodexDialogue {
         }
     }
 
-    fn append_delta(&mut self, params: &Value, speech: TextKind) {
+    fn append_delta(&mut self, params: &Value, kind: TextKind) {
         let item = params["itemId"].as_str().unwrap_or_default();
-        let words = params["delta"].as_str().unwrap_or_default();
-        self.transcript.append_text(item, speech, self.parent_item(params), words);
+        let text = params["delta"].as_str().unwrap_or_default();
+        self.transcript.append_text(item, kind, self.parent_item(params), text);
     }
 
     fn error(&mut self, params: &Value) {

@@ -36,7 +36,7 @@ impl CodexDialogue {
         agent.call.clone()
     }
 
-    /// Handles a notification of a sub-agent thread. Returns `false` if it must be handled like one of the main thread.
+    /// Handles a notification of a sub-agent thread. Returns `false` if the caller must handle it.
     pub(super) fn handle_sub_agent(&mut self, method: &str, thread: &str, params: &Value) -> bool {
         match method {
             "turn/started" => {

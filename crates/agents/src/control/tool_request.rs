@@ -137,8 +137,8 @@ impl ControlDialogue {
         let texts = questions.as_array().into_iter().flatten().map(|question| question["question"].as_str());
         let given = texts.zip(answers).enumerate();
         given
-            .filter_map(|(place, (text, answer))| {
-                Some(((self.variant.answer_key)(text?, place), json!(answer.join(", "))))
+            .filter_map(|(index, (text, answer))| {
+                Some(((self.variant.answer_key)(text?, index), json!(answer.join(", "))))
             })
             .collect()
     }

@@ -128,7 +128,7 @@ fn acp_turn_with_a_withdrawn_request_is_interrupted() {
             dialogue.answer_permission(&PermissionId::numbered(1, 1), PermissionReply::Reject);
         }
         dialogue.interrupt();
-        // One agent sometimes handles the withdrawal like a denial and ends the turn normally.
+        // Some agents handle the withdrawal like a denial and end the turn normally.
         let outputs = dialogue.read_line(answer(3, json!({ "stopReason": "end_turn" })).as_bytes());
         assert!(outputs.contains(&DialogueOutput::TurnEnded(TurnOutcome::Interrupted)), "{outputs:?}");
     }

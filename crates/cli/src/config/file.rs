@@ -33,6 +33,8 @@ pub(crate) struct ConfigFile {
     pub(crate) budgets: BudgetsSection,
     /// The most that this process spends for its sessions.
     pub(crate) limits: LimitsSection,
+    /// How long sessions and their agents live.
+    pub(crate) sessions: SessionsSection,
     /// Recording of model calls.
     pub(crate) record: RecordSection,
     /// Differences to ignore in a replay.
@@ -88,6 +90,21 @@ pub(crate) struct AskSection {
     /// Deadline for a question; default one hour.
     #[serde(deserialize_with = "duration")]
     pub(crate) question_timeout: Option<Duration>,
+}
+
+/// How long sessions and their agents live. Zero means without limit.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SessionsSection {
+    /// Most time for running turns to end when the server stops.
+    #[serde(deserialize_with = "duration")]
+    pub(crate) drain: Option<Duration>,
+    /// Time after which an agent without a turn is stopped.
+    #[serde(deserialize_with = "duration")]
+    pub(crate) idle_stop: Option<Duration>,
+    /// Time from its creation until a session ends.
+    #[serde(deserialize_with = "duration")]
+    pub(crate) ttl: Option<Duration>,
 }
 
 /// Egress proxy.

@@ -51,7 +51,7 @@ impl LimitsSection {
         storage.journal_bytes = self.journal.unwrap_or(storage.journal_bytes);
         storage.body_bytes = self.bodies.unwrap_or(storage.body_bytes);
         if let Some(bytes) = self.free_space {
-            // A floor that was written down applies whatever the size of the disk.
+            // A configured floor applies to disks of any size.
             storage.free_space = FreeSpaceFloor { bytes, percent: 100 };
         }
         let in_flight = self.in_flight.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));

@@ -25,7 +25,7 @@ pub(super) fn exit_number(result: &ExecResult) -> u8 {
         return TIMED_OUT;
     }
     if result.output_exceeded {
-        // The command may also end by itself, because its output is closed.
+        // The command may also have ended by itself before it was killed.
         return KILLED;
     }
     let ProcessExit { code, signal, .. } = result.exit;

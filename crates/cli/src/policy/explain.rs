@@ -2,11 +2,17 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ::policy::{EffectivePolicy, Explanation, PolicyKey};
 use base::PrintableText;
 use protocol::{CopiedLinks, KeyEnforcement, PolicyEffective, PolicySentence};
+use sandbox::Toolchains;
 use serde_json::json;
+
+use crate::config::host_variable;
+use crate::network_arguments::NetworkArguments;
 
 use super::{PolicyCommandError, PolicyContext, hidden, load, print_json};
 
@@ -18,6 +24,8 @@ pub(crate) struct ExplainArguments {
     /// Explain the policy of this session instead, with the enforcement of each key
     #[arg(long, value_name = "SESSION", conflicts_with = "policy")]
     pub(crate) session: Option<String>,
+    #[command(flatten)]
+    network: NetworkArguments,
 }
 
 /// Prints one sentence per line, each with its layer and rule.
@@ -27,6 +35,7 @@ pub(super) fn run(
     out: &mut dyn Write,
     people: &mut dyn Write,
 ) -> Result<ExitCode, PolicyCommandError> {
+    let setting = &setting.clone().with_network(&args.network);
     let session = if let Some(name) = &args.policy {
         load::named_policy(name, setting)?
     } else {
@@ -34,8 +43,17 @@ pub(super) fn run(
         writeln!(people, "from {note}").map_err(PolicyCommandError::Output)?;
         session
     };
+    load::check_allowed(&session, setting)?;
+    if session.net().packages {
+        for note in setting.packages.find(setting.workspace.as_deref()).notes() {
+            let note = PrintableText::exact_line(note);
+            writeln!(people, "note: {note}").map_err(PolicyCommandError::Output)?;
+        }
+    }
     let files = hidden::explain(&session, setting.workspace.as_deref())?;
-    let sentences: Vec<_> = ::policy::explain(&session).iter().chain(&files).collect();
+    let explained = ::policy::explain(&session);
+    let tools = found_toolchains(explained, &session, setting.workspace.as_deref());
+    let sentences: Vec<_> = explained.iter().chain(&files).chain(&tools).collect();
     if setting.json {
         return print_json(out, &sentences);
     }
@@ -44,6 +62,22 @@ pub(super) fn run(
             .map_err(PolicyCommandError::Output)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns a sentence for each toolchain that was found on this host.
+fn found_toolchains(
+    explained: &[Explanation],
+    session: &EffectivePolicy,
+    workspace: Option<&Path>,
+) -> Vec<Explanation> {
+    let Some(rule) = explained.iter().find(|sentence| sentence.key == PolicyKey::Toolchains) else { return Vec::new() };
+    let workspace = workspace.and_then(|path| path.canonicalize().ok());
+    let found = Toolchains::find(host_variable, workspace.as_deref(), session);
+    let sentence = |(tool, directories): (&str, Vec<PathBuf>)| {
+        let directories: Vec<_> = directories.iter().map(|path| path.display().to_string()).collect();
+        Explanation { text: format!("Found: {tool} in {}.", directories.join(", ")), ..rule.clone() }
+    };
+    found.list().into_iter().map(sentence).collect()
 }
 
 /// Returns a line about the files that the policy hides in a session; `None` when there are none.

@@ -25,6 +25,9 @@ pub(crate) enum PolicyCommandError {
     /// The command line asks for more than the policy allows.
     #[error(transparent)]
     Asked(WideningDenied),
+    /// A host of `--allow` stays denied.
+    #[error("`--allow {host}` has no effect: {rule} denies it")]
+    StillDenied { host: String, rule: String },
     /// The policy that a task file names asks for more than the default policy allows.
     #[error(transparent)]
     Task(WideningDenied),
@@ -48,6 +51,7 @@ impl PolicyCommandError {
         match self {
             Self::Read { .. } | Self::NotAFile { .. } => ProblemCode::ArtifactReadError,
             Self::NoPolicy { .. } | Self::Endpoint { .. } => ProblemCode::InvalidRequest,
+            Self::StillDenied { .. } => ProblemCode::PolicyWideningDenied,
             Self::Invalid(error) => error.code(),
             Self::Widening(error) | Self::Asked(error) | Self::Task(error) => error.code(),
             Self::Trust { .. } | Self::Output(_) => ProblemCode::RuntimeError,
@@ -60,6 +64,7 @@ impl PolicyCommandError {
             Self::Read { .. } | Self::NoPolicy { .. } => "viv policy presets",
             Self::NotAFile { .. } => "viv policy presets balanced > policy.yaml # then add --policy policy.yaml",
             Self::Task(_) => "viv policy trust policy.yaml # or choose it yourself: --set sandbox.policy=policy.yaml",
+            Self::StillDenied { .. } => "viv policy explain",
             Self::Invalid(_) => "viv policy schema",
             Self::Widening(_) => "viv policy trust sandbox.policy.yaml",
             // `--narrow` and `DIR:bind` cannot allow more, and no project file can be trusted to change that.

@@ -1,4 +1,4 @@
-//! The part of `viv policy explain` about files: which are hidden in this directory, and where their content is still.
+//! The part of `viv policy explain` about files: which files of this directory are hidden, and where their content is still.
 //!
 //! History is searched with git on the host. The repository is not trusted to choose programs: hooks, monitors, signature
 //! programs and external diffs are off, and nothing is fetched.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::policy::{
-    BaseLayer, CeilingLayer, EffectivePolicy, FileTrust, GrantContext, NarrowingLayer, PolicySource, Preset,
-    TrustedFiles, effective, resolve,
+    Action, BaseLayer, CeilingLayer, EffectivePolicy, Endpoint, FileTrust, GrantContext, NarrowingLayer, PolicySource,
+    Preset, TrustedFiles, effective, resolve,
 };
 
 use rustix::fs::OFlags;
@@ -67,6 +67,32 @@ pub(super) fn base(name: &str) -> Result<BaseLayer, PolicyCommandError> {
     }
 }
 
+/// Returns a base layer with the hosts that the command line and `net.packages` open.
+fn opened(base: BaseLayer, setting: &PolicyContext) -> Result<BaseLayer, PolicyCommandError> {
+    let Some(network) = &setting.network else { return Ok(base) };
+    let base = base.allowing(&network.allow)?;
+    let base = if network.packages() { base.with_packages() } else { base };
+    if !base.opens_packages() {
+        return Ok(base);
+    }
+    let found = setting.packages.find(setting.workspace.as_deref());
+    Ok(base.with_registries(&found.accesses())?)
+}
+
+/// Fails if a host of `--allow` is denied by the ceiling or by the project.
+pub(super) fn check_allowed(policy: &EffectivePolicy, setting: &PolicyContext) -> Result<(), PolicyCommandError> {
+    for host in setting.network.iter().flat_map(|network| &network.allow) {
+        let Ok(action) = Action::net(host) else { continue };
+        let decision = policy.decide(&action);
+        // Requests to an intercepted host are decided one by one.
+        let intercepted = host.parse::<Endpoint>().is_ok_and(|endpoint| policy.intercepts(&endpoint));
+        if !decision.is_allowed() && !intercepted {
+            return Err(PolicyCommandError::StillDenied { host: host.clone(), rule: decision.rule.to_string() });
+        }
+    }
+    Ok(())
+}
+
 /// Loads the ceiling layer: the built-in rules and the organisation's policy, if the file exists.
 pub(crate) fn ceiling(setting: &PolicyContext) -> Result<CeilingLayer, PolicyCommandError> {
     let built_in = CeilingLayer::built_in()?;
@@ -82,7 +108,7 @@ pub(crate) fn ceiling(setting: &PolicyContext) -> Result<CeilingLayer, PolicyCom
 
 /// Returns the effective policy of the file or preset `name`.
 pub(super) fn named_policy(name: &str, setting: &PolicyContext) -> Result<EffectivePolicy, PolicyCommandError> {
-    Ok(effective(&ceiling(setting)?, &base(name)?, &[]))
+    Ok(effective(&ceiling(setting)?, &opened(base(name)?, setting)?, &[]))
 }
 
 /// Returns the effective policy of `name` in a project. An untrusted project file narrows it.
@@ -124,17 +150,18 @@ fn trust_in(setting: &PolicyContext, path: &Path, source: &PolicySource) -> Resu
 pub(super) fn default_policy(setting: &PolicyContext) -> Result<(EffectivePolicy, String), PolicyCommandError> {
     let ceiling = ceiling(setting)?;
     let Some((path, source)) = project_file(setting)? else {
-        let base = BaseLayer::preset(DEFAULT_PRESET)?;
+        let base = opened(BaseLayer::preset(DEFAULT_PRESET)?, setting)?;
         let note = format!("preset `{DEFAULT_PRESET}`: there is no {PROJECT_FILE} here");
         return Ok((effective(&ceiling, &base, &[]), note));
     };
     if trust_in(setting, &path, &source)? == FileTrust::Trusted {
         let note = format!("trusted {PROJECT_FILE}");
-        return Ok((effective(&ceiling, &BaseLayer::read(&source)?, &[]), note));
+        return Ok((effective(&ceiling, &opened(BaseLayer::read(&source)?, setting)?, &[]), note));
     }
     let narrowing = NarrowingLayer::read(&source)?;
     let no_grants = GrantContext { session_id: None, call: None, now_unix_secs: setting.now_unix_secs };
-    let session = resolve(&ceiling, &BaseLayer::preset(DEFAULT_PRESET)?, &[narrowing], &[], &no_grants)?;
+    let base = opened(BaseLayer::preset(DEFAULT_PRESET)?, setting)?;
+    let session = resolve(&ceiling, &base, &[narrowing], &[], &no_grants)?;
     let note = format!("preset `{DEFAULT_PRESET}`, narrowed by the untrusted {PROJECT_FILE}");
     Ok((session, note))
 }

@@ -8,6 +8,8 @@ use ::policy::{Action, Decision, Verdict};
 use protocol::ProblemCode;
 use serde_json::json;
 
+use crate::network_arguments::NetworkArguments;
+
 use super::{PolicyCommandError, PolicyContext, load, print_json};
 
 /// Arguments of `test`.
@@ -15,6 +17,8 @@ use super::{PolicyCommandError, PolicyContext, load, print_json};
 pub(crate) struct TestArguments {
     /// Policy file or preset
     policy: String,
+    #[command(flatten)]
+    network: NetworkArguments,
     #[command(subcommand)]
     question: TestQuestion,
 }
@@ -98,6 +102,7 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> Result<ExitCode, PolicyCommandError> {
     let action = args.question.action()?;
+    let setting = &setting.clone().with_network(&args.network);
     let decision = load::named_policy(&args.policy, setting)?.decide(&action);
     if setting.json {
         let Decision { allowed, rule, help } = &decision;

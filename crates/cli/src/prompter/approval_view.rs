@@ -121,14 +121,27 @@ impl ApprovalView {
     }
 }
 
-/// Cuts a line into rows of at most `width` characters, so that the terminal does not scroll by more than it shows.
+/// Cuts a line into rows of at most `width` columns, so that the terminal does not scroll by more than it shows.
 fn wrap(line: &str, width: usize) -> Vec<String> {
     // A tab takes up to eight columns.
-    let line: Vec<char> = line.replace('\t', "        ").chars().collect();
-    if line.is_empty() {
-        return vec![String::new()];
+    let line = line.replace('\t', "        ");
+    let (mut rows, mut row, mut used) = (Vec::new(), String::new(), 0);
+    for sign in line.chars() {
+        let columns = columns(sign);
+        if used + columns > width && !row.is_empty() {
+            rows.push(std::mem::take(&mut row));
+            used = 0;
+        }
+        row.push(sign);
+        used += columns;
     }
-    line.chunks(width).map(|row| row.iter().collect()).collect()
+    rows.push(row);
+    rows
+}
+
+/// Returns the most columns that a terminal uses for a character. Those of East Asia and most symbols can take two.
+fn columns(sign: char) -> usize {
+    if sign < '\u{1100}' { 1 } else { 2 }
 }
 
 #[cfg(test)]
@@ -189,6 +202,7 @@ mod tests {
     fn long_lines_are_wrapped_and_never_cut() {
         assert_eq!(wrap("abcdefg", 3), ["abc", "def", "g"]);
         assert_eq!(wrap("", 3), [""]);
+        assert_eq!(wrap("a漢字b", 4), ["a漢", "字b"], "wide characters take two columns");
         assert!(view(100, None).first_page().contains("echo 100"));
     }
 }

@@ -18,6 +18,7 @@ use crate::client::ApiClient;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::host;
+use crate::network_arguments::NetworkArguments;
 use crate::output::message;
 use crate::policy::{PolicyContext, choose};
 use crate::session_access::SessionAccess;
@@ -41,6 +42,7 @@ pub(super) async fn carry_out(
         record: find(&config, reference)?,
         policy: arguments.policy.as_deref(),
         narrow: &arguments.narrow,
+        network: &arguments.network,
         answers: AnswerMode::choose(arguments.perms),
         on_finish: arguments.on_finish.unwrap_or(OnFinish::Keep),
         json,
@@ -57,7 +59,8 @@ pub(crate) async fn send_here(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let (answers, on_finish) = (AnswerMode::choose(None), OnFinish::Keep);
-    let request = Continuation { config, record, policy: None, narrow: &[], answers, on_finish, json };
+    let none = NetworkArguments::default();
+    let request = Continuation { config, record, policy: None, narrow: &[], network: &none, answers, on_finish, json };
     request.carry_out(text, spawner).await
 }
 
@@ -72,6 +75,7 @@ struct Continuation<'a> {
     record: SessionRecord,
     policy: Option<&'a str>,
     narrow: &'a [String],
+    network: &'a NetworkArguments,
     answers: AnswerMode,
     on_finish: OnFinish,
     json: bool,
@@ -94,7 +98,7 @@ impl Continuation<'_> {
 
     fn policy(&self) -> Result<EffectivePolicy, Failure> {
         let directory = self.record.info.directory.as_ref().map(std::path::Path::new);
-        let context = PolicyContext::of(self.config, self.json);
+        let context = PolicyContext::of(self.config, self.json).with_network(self.network);
         let context = if directory.is_some() { context.in_project(directory) } else { context };
         Ok(choose(&context, self.policy, self.narrow)?)
     }

@@ -234,7 +234,7 @@ impl<'a> Conversation<'a> {
                     None => return Ok(()),
                 }
             }
-            // Nobody can be asked.
+            // There is no person to ask.
             AnswerMode::Allow => prompter::first_options(question),
             AnswerMode::Deny | AnswerMode::NoTerminal => None,
         };

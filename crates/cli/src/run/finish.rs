@@ -31,11 +31,11 @@ pub(super) struct RunChanges<'a> {
 /// Result of handling the changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChangesOutcome {
-    /// There are none.
+    /// The session changed nothing.
     Unchanged,
-    /// They are saved for review.
+    /// The changes are saved for review.
     Kept,
-    /// They were applied or discarded.
+    /// The changes were applied or discarded.
     Done,
 }
 

@@ -110,7 +110,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long, value_name = "TIME", default_value = "2s", value_parser = crate::args::parse_duration)]
         pause: Duration,
     },
-    /// Send a message to a session; continues one that has ended, and is queued while a turn is running
+    /// Send a message to a session. An ended session is continued; during a turn, the message is queued
     Send {
         /// Session: id, name, prefix of an id, or @last
         session: String,
@@ -167,7 +167,7 @@ pub(crate) enum SessionsCommand {
         /// Session: id, name, prefix of an id, or @last; repeatable
         #[arg(required = true)]
         sessions: Vec<String>,
-        /// Delete without a question; needed without a terminal
+        /// Delete without asking; required if there is no terminal to ask on
         #[arg(long, short)]
         yes: bool,
     },

@@ -21,7 +21,7 @@ use crate::policy::{PolicyContext, choose};
 pub(crate) fn render(changes: &SessionChanges, session: &SessionId) -> Result<String, Failure> {
     let review = changes.commits(session);
     let patch = changes.commit_patch(&review).map_err(|error| failed(&error, session.as_str()))?;
-    // Lines that begin with `#` are no part of a patch for `git apply`.
+    // `git apply` skips lines that begin with `#`.
     let text: String = review.as_text().lines().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect();
     Ok(text + &patch)
 }

@@ -25,7 +25,7 @@ pub(crate) enum Consent {
     Asked,
     /// `--digest`: the set must have this digest.
     Digest(String),
-    /// `--yes`: the current set is applied, whatever it is.
+    /// `--yes`: the current set is applied without a check of its digest.
     Yes,
 }
 
@@ -58,8 +58,8 @@ impl Consent {
         }
     }
 
-    /// Shows the set, and returns whether the user agrees to apply it. Fails when the digest is another one, or when
-    /// nobody can be asked.
+    /// Shows the set, and returns whether the user agrees to apply it. Fails when the digest differs, or when
+    /// there is no terminal to ask on.
     pub(crate) async fn is_given_for(&self, shown: &ShownSet<'_>) -> Result<bool, Failure> {
         let summary = shown.summary()?;
         if let Self::Digest(digest) = self

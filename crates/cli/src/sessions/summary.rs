@@ -1,6 +1,6 @@
 //! The summary of a session, read from its journal: prompt, result, outcome, time, cost, changes and denials.
 //!
-//! The index is late and has no prompts. The journal has everything, also for a session that is running.
+//! The index lags behind the journal and has no prompts. The journal has everything, also for a session that is running.
 
 use protocol::{
     ContentPart, Event, EventBody, Item, ItemKind, ItemRole, PermissionId, PermissionStatus, QuestionId,

@@ -56,8 +56,15 @@ mod tests {
     fn is_offered(text: &str, agent: &str) -> bool {
         let file: ConfigFile = toml::from_str(text).unwrap();
         let (data_dir, organisation_policy) = ("/data".into(), "/etc/viv/policy.yaml".into());
-        let config =
-            Config { data_dir, organisation_policy, file, env_upstream: None, backend: None, runtime_dir: None };
+        let config = Config {
+            data_dir,
+            organisation_policy,
+            file,
+            env_upstream: None,
+            backend: None,
+            packages: crate::packages::PackageFinder::default(),
+            runtime_dir: None,
+        };
         let (source, secret) = ("environment".to_owned(), Secret::new("sk-never-shown"));
         let key =
             FoundCredential { provider: CredentialProvider::Anthropic, form: CredentialForm::Key, source, secret };

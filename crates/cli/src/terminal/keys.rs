@@ -27,7 +27,7 @@ impl DetachPrefix {
     }
 }
 
-/// What was typed.
+/// The result of typed keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TypedKey {
     /// Bytes for the agent.

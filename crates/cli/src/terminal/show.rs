@@ -90,7 +90,7 @@ async fn suspend(screen: &mut ShownScreen, link: &mut TerminalLink) -> Result<()
 impl ShownScreen {
     fn enter() -> Result<Self, Failure> {
         let input = KeyInput::open().map_err(|error| failed(&error))?;
-        // Where the session runs, its policy has decided about the clipboard.
+        // The process that runs the session has applied the policy's clipboard rule.
         Ok(Self { raw: Some(RawTerminal::enter()?), input, filter: TerminalFilter::new(true) })
     }
 

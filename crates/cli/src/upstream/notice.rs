@@ -105,7 +105,15 @@ mod tests {
     fn config(text: &str) -> Config {
         let file: ConfigFile = toml::from_str(text).unwrap();
         let (data_dir, organisation_policy) = ("/data".into(), "/etc/viv/policy.yaml".into());
-        Config { data_dir, organisation_policy, file, env_upstream: None, backend: None, runtime_dir: None }
+        Config {
+            data_dir,
+            organisation_policy,
+            file,
+            env_upstream: None,
+            backend: None,
+            packages: crate::packages::PackageFinder::default(),
+            runtime_dir: None,
+        }
     }
 
     fn key(provider: CredentialProvider) -> FoundCredential {

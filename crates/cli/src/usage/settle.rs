@@ -1,4 +1,4 @@
-//! `viv usage settle`: settle a call with an unknown or estimated cost by hand. Who settled it and why is recorded.
+//! `viv usage settle`: settle a call with an unknown or estimated cost by hand. The record names the person and the reason.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use crate::table::{TextTable, print, print_json};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SettleCommand {
-    /// Settle a call of `--unknown` or `--estimated` by hand, with its cost or as free
+    /// Settle a call with an unknown or estimated cost: state its cost, or mark it as free
     Settle(SettleArguments),
     /// List calls that were settled by hand: by whom, when and why
     Settled,

@@ -233,4 +233,5 @@ fn top_shows_waiting_sessions_live_and_restores_the_terminal() {
     top.type_keys(b"q");
     let (status, cooked, shown) = top.finish_and_look();
     assert!(status.success() && cooked && shown.contains("\x1b[?1049l"), "{shown}");
+    assert!(!shown.contains("^["), "a style is shown as text: {shown}");
 }

@@ -33,7 +33,7 @@ fn changes_are_kept_by_default() {
     let ran = run(&place, "--on-finish=discard", "/file note.md");
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     check_files(&place, &[KEPT]);
-    assert_ne!(place.run(&["sessions", "diff", "@last"]).code, 0, "there is nothing to see any more");
+    assert_ne!(place.run(&["sessions", "diff", "@last"]).code, 0, "deleted changes have no diff");
 
     let ran = run(&place, "--on-finish=apply", "/file note.md");
     assert_eq!((ran.code, ran.stderr.contains("A note.md\n")), (0, true), "{}", ran.stderr);

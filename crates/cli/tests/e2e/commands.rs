@@ -54,7 +54,11 @@ fn requests_are_answered_from_another_terminal() {
     });
     assert!(waiting.starts_with("s1/per_") && waiting.contains("run_command"), "{waiting}");
     let id = waiting.split('\t').next().unwrap();
-    assert_eq!(place.run(&["perms", "answer", id, "yes"]).code, 2, "a permission is no question");
+    assert_eq!(
+        place.run(&["perms", "answer", id, "yes"]).code,
+        2,
+        "a permission request cannot be answered like a question"
+    );
     good(place.run(&["perms", "allow", id, "--always"]));
     assert_eq!(place.run(&["perms", "allow", id]).code, 2, "it was answered before");
     let turn_ended = || good(place.run(&["logs", "s1", "--kind", "turn", "--json"])).lines().count() == 2;

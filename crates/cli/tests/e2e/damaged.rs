@@ -1,4 +1,4 @@
-//! Damaged journals: the server starts, reports them and moves them to quarantine; other sessions go on.
+//! Damaged journals: the server starts, reports them and moves them to quarantine; other sessions continue.
 
 use std::fs;
 use std::io::Read as _;
@@ -63,7 +63,7 @@ fn damaged_journals_are_reported_and_quarantined_and_other_sessions_go_on() {
     for (id, content) in &damaged {
         check_told(&place, &client, id);
         let aside = place.data_dir().join("quarantine").join(format!("{id}.jsonl"));
-        assert_eq!(fs::read(aside).ok(), *content, "{id} is put aside as it was");
+        assert_eq!(fs::read(aside).ok(), *content, "{id} was moved to quarantine unchanged");
     }
     let table = place.run(&["sessions", "ls"]);
     for (id, _) in DAMAGES {
@@ -72,7 +72,7 @@ fn damaged_journals_are_reported_and_quarantined_and_other_sessions_go_on() {
     }
     for id in ["whole", "torn"] {
         let last = client.converse(id, "/echo after").unwrap().last().unwrap();
-        assert_eq!(last.json()["data"]["outcome"], "completed", "{id} goes on");
+        assert_eq!(last.json()["data"]["outcome"], "completed", "{id} continues");
         let recovered = journal::read(&place.data_dir(), id);
         assert!(recovered.iter().any(|event| event.draft.body.kind() == "session.recovered"), "{id}");
     }
@@ -83,7 +83,7 @@ fn damaged_journals_are_reported_and_quarantined_and_other_sessions_go_on() {
     log.read_to_string(&mut said).unwrap();
     for (id, _) in DAMAGES {
         let told = said.lines().any(|line| line.contains("the journal is damaged") && line.contains(id));
-        assert!(told, "the log does not tell of {id}: {said}");
+        assert!(told, "the log does not mention {id}: {said}");
     }
 }
 

@@ -18,7 +18,7 @@ const TOUR: &[&str] = &[
     "▶ tool        run_command sh hello.sh",
     "? permission  run_command sh hello.sh",
     "✓ allowed     once",
-    "│ result      hello from agent in /workspace",
+    "│ result      hello from agent in /",
     "▶ tool        fetch http://example.com/",
     "✖ failed      viv: `example.com` port 80 is not allowed",
     "✔ done · 4 model calls · ",
@@ -110,7 +110,7 @@ fn on_a_terminal_the_permission_is_asked() {
             &plain,
             &["? permission  run_command\n", "$ sh hello.sh\n", "rule: ", "always: ", follows, "✔ done"],
         );
-        assert_eq!(plain.contains("hello from agent in /workspace"), answer == "y", "{plain}");
+        assert_eq!(plain.contains("hello from agent in /"), answer == "y", "{plain}");
         check_unchanged(&place);
     }
 }

@@ -118,7 +118,7 @@ fn input_is_streamed_and_stdout_and_stderr_stay_separate() {
     let input: Vec<u8> = (0..3_000_000_u32).map(|number| b'a' + u8::try_from(number % 26).unwrap()).collect();
     let ran = place.run_with_input(&["exec", "--", "sh", "-c", "echo to people >&2; cat"], &input);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, "to people\n"));
-    assert!(ran.stdout.as_bytes() == input, "the input did not come back as it was");
+    assert!(ran.stdout.as_bytes() == input, "the output differs from the input");
 
     // The answer to the first line comes before the second is written.
     let mut command = place.command(&["exec", "--", "sh", "-c", "while read line; do echo got $line; done"]);

@@ -83,6 +83,12 @@ impl Client {
         read(self.agent.put(format!("{}{path}", self.base)).send(body).unwrap()).unwrap()
     }
 
+    #[track_caller]
+    pub(crate) fn patch(&self, path: &str, body: &str) -> Answer {
+        let request = self.agent.patch(format!("{}{path}", self.base)).content_type("application/json");
+        read(request.send(body).unwrap()).unwrap()
+    }
+
     /// Posts with the header `If-Match`.
     #[track_caller]
     pub(crate) fn post_matching(&self, path: &str, digest: &str, body: &str) -> Answer {

@@ -108,6 +108,17 @@ impl Server {
         });
     }
 
+    /// Returns its process for signals.
+    pub(crate) fn process(&self) -> rustix::process::Pid {
+        pid_of(&self.child)
+    }
+
+    /// Waits for the clean end of a server that got a signal.
+    #[track_caller]
+    pub(crate) fn ended(mut self) {
+        assert_eq!(wait_for_exit(&mut self.child).code(), Some(0), "the server did not end well");
+    }
+
     /// Sends SIGTERM and checks for a clean end.
     #[track_caller]
     pub(crate) fn stop(mut self) {

@@ -37,7 +37,7 @@ fn read_until(pipe: &mut impl Read, text: &str) -> String {
 
 #[track_caller]
 fn check_runs(child: &mut Child) {
-    assert!(child.try_wait().unwrap().is_none(), "it was heard only at the end");
+    assert!(child.try_wait().unwrap().is_none(), "the event arrived only at the end");
 }
 
 #[test]

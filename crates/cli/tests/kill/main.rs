@@ -46,7 +46,10 @@ async fn no_charge_is_lost_or_doubled_by_kill_9() {
         (settled, estimated) = (settled + tally.settled, estimated + tally.estimated);
         assert_eq!(tally.unknown, 0, "a call of a killed gateway is not settled");
     }
-    assert!(settled > ROUNDS && estimated > 0, "{settled} settled and {estimated} estimated are no kills under load");
+    assert!(
+        settled > ROUNDS && estimated > 0,
+        "{settled} settled and {estimated} estimated: the kills hit no running calls"
+    );
 }
 
 /// Runs the kills of one data directory.

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 use super::framing::BodyFraming;
 use crate::{
-    attempt::Traffic,
+    attempt::ConnectionBytes,
     copy::{CopyBuffer, Direction},
     peek_reader::PeekReader,
 };
@@ -22,13 +22,13 @@ const TRAILERS: usize = 8 << 10;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     /// The sender failed or closed too early.
-    #[error("cannot read a body")]
+    #[error("cannot read the body")]
     Read(#[source] io::Error),
     /// The chunks are invalid.
     #[error("invalid chunked body: {0}")]
     Malformed(&'static str),
     /// The receiver failed.
-    #[error("cannot forward a body")]
+    #[error("cannot forward the body")]
     Write(#[source] io::Error),
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum BodyError {
 pub(crate) struct BodyRelay<'a, R, W> {
     pub(crate) source: &'a mut PeekReader<R>,
     pub(crate) sink: &'a mut W,
-    pub(crate) traffic: &'a Traffic,
+    pub(crate) traffic: &'a ConnectionBytes,
     pub(crate) direction: Direction,
     /// Whether to write chunks.
     pub(crate) in_chunks: bool,
@@ -163,7 +163,7 @@ mod tests {
 
     async fn relay(body: &[u8], framing: BodyFraming, in_chunks: bool) -> Result<(Vec<u8>, Vec<u8>), BodyError> {
         let (mut source, mut sink) = (PeekReader::new(body), Vec::new());
-        let traffic = Traffic::default();
+        let traffic = ConnectionBytes::default();
         let relay = BodyRelay {
             source: &mut source,
             sink: &mut sink,

@@ -13,8 +13,8 @@ use super::{
     response_head::ResponseHead,
 };
 use crate::{
-    attempt::Traffic, client_stream::ClientStream, copy::Direction, identity::EgressLimits, inject::PreparedRequest,
-    peek_reader::PeekReader,
+    attempt::ConnectionBytes, client_stream::ClientStream, copy::Direction, identity::EgressLimits,
+    inject::PreparedRequest, peek_reader::PeekReader,
 };
 
 /// Most interim (1xx) responses before the final one.
@@ -37,7 +37,7 @@ pub(crate) async fn forward(
     upstream: impl AsyncRead + AsyncWrite,
     (prepared, framing): (PreparedRequest<'_>, BodyFraming),
     endpoint: &Endpoint,
-    (limits, traffic): (&EgressLimits, &Traffic),
+    (limits, traffic): (&EgressLimits, &ConnectionBytes),
 ) -> Result<(), ForwardError> {
     let ClientStream { source: mut up_source, sink: mut up_sink } = ClientStream::new(tokio::io::split(upstream));
     let PreparedRequest { request, headers, mut redactors } = prepared;
@@ -75,7 +75,7 @@ async fn relay_response(
     source: &mut PeekReader<impl AsyncRead + Unpin>,
     sink: &mut (impl AsyncWrite + Unpin),
     (request, redactors): (&ProxyRequest, &mut [Redactor]),
-    (limits, traffic): (&EgressLimits, &Traffic),
+    (limits, traffic): (&EgressLimits, &ConnectionBytes),
 ) -> Result<(), ForwardError> {
     let refused = |defect: &dyn std::fmt::Display| ForwardError::Response(format!("invalid response: {defect}"));
     for _ in 0..=INTERIM_RESPONSES {

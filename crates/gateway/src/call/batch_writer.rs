@@ -1,7 +1,7 @@
 //! The writer of one worker: it writes the ledger operations and journal events of the worker's calls in batches.
 //!
 //! All operations that are submitted in one tick of the worker go out together: one write to the ledger, and one to
-//! each journal. The only call of a worker has nothing to share a batch with, so its operations are written at once.
+//! each journal. A worker's only call shares no batch, so its operations are written at once.
 //!
 //! Not here: the order of a call's own operations (`call.rs`).
 

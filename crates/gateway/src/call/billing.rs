@@ -141,12 +141,12 @@ impl Billing {
         if !identity.policy.as_ref().is_some_and(|policy| policy.allows_unpriced_models()) {
             return refused("the policy denies such models (`models.unpriced`)".to_owned());
         }
-        // The policy gives up the dollars of its own session only. A budget of a key, an account or the host still has
-        // to hold, and nobody can tell what the call would take of it.
+        // The policy gives up the dollar limit of its own session only. Dollar budgets of keys, accounts and the host
+        // stay in force, and the cost of the call to them is not known.
         let is_held =
             |limit: &&UsageLimit| matches!(limit.max, LimitAmount::Picos(_)) && limit.scope != LimitScope::Session;
         match identity.budgets.iter().chain(&*self.budgets).find(is_held) {
-            Some(limit) => refused(format!("the dollar budget `{}` cannot hold without one", limit.name)),
+            Some(limit) => refused(format!("the dollar budget `{}` needs a price", limit.name)),
             None => Ok((PriceBasis::Unpriced, ModelPrice::one_a_token())),
         }
     }

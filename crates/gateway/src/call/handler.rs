@@ -12,7 +12,7 @@ use std::{
 use base::{ByteReservation, error_chain};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{Response, header, request::Parts};
+use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use http_body_util::Either;
 use policy::Action;
 use protocol::{BudgetExceeded, CallId, ErrorData, EventBody, EventDraft, Usage};
@@ -198,9 +198,9 @@ impl CallHandler {
         call: ModelCall,
         client_left: CancellationToken,
     ) -> Result<Response<ResponseBody>, CallRefusal> {
-        let text = |name| response.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+        let text = |name| response.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let head = ResponseHead {
-            dialect: endpoint.dialect(),
+            endpoint,
             status: response.status,
             stream: text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("text/event-stream")),
             length: text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok()),
@@ -211,7 +211,11 @@ impl CallHandler {
         let limits = ResponseLimits { bytes: limits.answer_bytes, drain: limits.drain };
         let (budget, patience) = (&self.identity.in_flight, self.identity.limits.body_idle);
         let frames = within_budget(response.frames, budget, patience, !head.stream, client_left.clone());
-        let headers = headers::for_client(&response.headers);
+        let mut headers = headers::for_client(&response.headers);
+        if matches!(response.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            // The key of the host was rejected. Some agents would retry for minutes, as if they could get another one.
+            headers.entry("x-should-retry").or_insert(HeaderValue::from_static("false"));
+        }
         let tee = Tee::new(head, frames, limits, call, self.context.tasks.clone(), client_left).prefetch().await?;
         let mut forwarded = Response::new(Either::Right(tee));
         *forwarded.status_mut() = response.status;

@@ -92,7 +92,7 @@ impl MeteredBody {
         if !self.head.stream {
             return Poll::Ready(Ok(()));
         }
-        self.growth.poll(&mut self.call, self.head.dialect, &self.body, context)
+        self.growth.poll(&mut self.call, self.head.endpoint.dialect(), &self.body, context)
     }
 
     /// Returns the next bytes of the response, not more than the hold covers. The caller has seen that it covers some.
@@ -104,7 +104,7 @@ impl MeteredBody {
             }
         }
         let covered = if self.head.stream {
-            self.growth.allowance(&self.call, self.head.dialect, &self.body).max(1)
+            self.growth.allowance(&self.call, self.head.endpoint.dialect(), &self.body).max(1)
         } else {
             usize::MAX
         };
@@ -238,7 +238,7 @@ impl MeteredBody {
         let mut reading = meter.finish(&body);
         let cancelled = failure.is_some_and(UpstreamFailure::is_cancellation) && head.status.is_success();
         let estimate = cancelled.then(|| {
-            let shown = if stream { growth.shown_tokens(head.dialect, &body, 0) } else { 0 };
+            let shown = if stream { growth.shown_tokens(head.endpoint.dialect(), &body, 0) } else { 0 };
             call.cancelled_usage(reading.usage, shown)
         });
         reading.usage = estimate.unwrap_or(reading.usage);

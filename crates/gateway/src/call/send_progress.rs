@@ -1,7 +1,7 @@
-//! Whether the request of a call may have left the host, in the ledger and for the call itself.
+//! Records, in the ledger and in the call, whether the request of a call may have left the host.
 //!
-//! A call counts as sent from its hold on. If it has to wait for a new connection, the ledger says so before the
-//! connection is opened, and says that the call is sent before its first byte is written. So a call whose host dies
+//! A call counts as sent from its hold on. If it has to wait for a new connection, the ledger notes the wait
+//! before the connection is opened, and notes the call as sent before the first byte is written. So a call whose host dies
 //! while it connects is released and not charged. A call on a pooled connection costs no extra write.
 
 use std::{

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     attachment::AttachmentTasks,
-    endpoint::ApiDialect,
+    endpoint::ModelEndpoint,
     meter::UsageMeter,
     refusal::error_event,
     upstream::{ResponseStream, UpstreamFailure},
@@ -35,7 +35,7 @@ use crate::{
 
 /// The properties of a response that are known before its first byte.
 pub(super) struct ResponseHead {
-    pub(super) dialect: ApiDialect,
+    pub(super) endpoint: ModelEndpoint,
     pub(super) status: StatusCode,
     pub(super) stream: bool,
     /// The content length, if the upstream sent one.
@@ -85,7 +85,7 @@ impl Tee {
         tasks: AttachmentTasks,
         client_left: CancellationToken,
     ) -> Self {
-        let meter = UsageMeter::new(head.dialect, head.stream);
+        let meter = UsageMeter::new(head.endpoint.dialect(), head.stream);
         let filter = (head.hide_usage && head.stream).then(UsageFilter::default);
         // A filter removes bytes, so the upstream's length would be wrong.
         let length = head.length.filter(|_| filter.is_none());
@@ -158,9 +158,9 @@ impl Tee {
     /// a stream, the rest ends with an error event.
     fn end_response(&mut self, failure: Option<UpstreamFailure>) {
         let Some(mut body) = self.stop_forwarding() else { return };
-        let (dialect, stream) = (body.head.dialect, body.head.stream);
+        let (endpoint, stream) = (body.head.endpoint, body.head.stream);
         let last_frame = match &failure {
-            Some(failure) if stream => Some(error_event(dialect, failure)),
+            Some(failure) if stream => Some(error_event(endpoint, failure, &body.body)),
             Some(_) => None,
             None => body.filter.as_mut().and_then(UsageFilter::finish),
         };

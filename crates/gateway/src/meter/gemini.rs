@@ -44,13 +44,22 @@ struct PromptFeedback {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(clippy::struct_field_names, reason = "the names are the vendor's")]
 struct TokenCounts {
     prompt_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,
     candidates_token_count: Option<u64>,
     thoughts_token_count: Option<u64>,
     tool_use_prompt_token_count: Option<u64>,
+    /// Sent by the gateway's translation from Anthropic's API, as the next field.
+    #[serde(rename = "cache_creation_input_tokens")]
+    cache_creation: Option<u64>,
+    #[serde(rename = "cache_creation")]
+    cache_lifetimes: Option<CacheLifetimes>,
+}
+
+#[derive(Deserialize)]
+struct CacheLifetimes {
+    ephemeral_1h_input_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -99,9 +108,15 @@ fn apply(response: GeminiResponse, reading: &mut MeterReading) {
 /// Gemini's prompt count includes cached tokens, and its response count excludes thoughts.
 fn overwrite(usage: &mut Usage, counts: &TokenCounts) {
     usage.cache_read_tokens = counts.cached_content_token_count.unwrap_or(usage.cache_read_tokens);
+    let written = counts.cache_creation.unwrap_or(0);
+    if written > 0 {
+        let hour = counts.cache_lifetimes.as_ref().and_then(|by_lifetime| by_lifetime.ephemeral_1h_input_tokens);
+        usage.cache_write_1h_tokens = hour.unwrap_or(0).min(written);
+        usage.cache_write_tokens = written - usage.cache_write_1h_tokens;
+    }
     if let Some(prompt) = counts.prompt_token_count {
         let tools = counts.tool_use_prompt_token_count.unwrap_or(0);
-        usage.input_tokens = prompt.saturating_sub(usage.cache_read_tokens) + tools;
+        usage.input_tokens = prompt.saturating_sub(usage.cache_read_tokens).saturating_sub(written) + tools;
     }
     if counts.candidates_token_count.is_some() || counts.thoughts_token_count.is_some() {
         usage.output_tokens = counts.candidates_token_count.unwrap_or(0) + counts.thoughts_token_count.unwrap_or(0);

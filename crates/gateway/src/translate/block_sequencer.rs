@@ -27,6 +27,8 @@ struct BufferedBlock {
     pending: String,
     /// All arguments of a tool call so far, to detect when they are complete JSON.
     arguments: String,
+    /// The signature of reasoning.
+    signature: Option<String>,
 }
 
 enum BufferedBlockKind {
@@ -59,6 +61,23 @@ impl BlockSequencer {
             self.add_block(BufferedBlockKind::Thinking);
         }
         self.extend_last(text);
+    }
+
+    /// Signs the reasoning before, or adds reasoning without text for the signature.
+    pub(super) fn push_signature(&mut self, signature: String) {
+        let is_unsigned =
+            |block: &BufferedBlock| matches!(block.kind, BufferedBlockKind::Thinking) && block.signature.is_none();
+        if !self.blocks.last().is_some_and(is_unsigned) {
+            self.add_block(BufferedBlockKind::Thinking);
+        }
+        if let Some(block) = self.blocks.last_mut() {
+            block.signature = Some(signature);
+        }
+    }
+
+    /// Ends the last block, so that the next text starts another one.
+    pub(super) fn start_block(&mut self, is_thinking: bool) {
+        self.add_block(if is_thinking { BufferedBlockKind::Thinking } else { BufferedBlockKind::Text });
     }
 
     /// Appends a piece of a tool call.
@@ -136,7 +155,13 @@ impl BlockSequencer {
     }
 
     fn add_block(&mut self, kind: BufferedBlockKind) -> usize {
-        self.blocks.push(BufferedBlock { kind, open: false, pending: String::new(), arguments: String::new() });
+        self.blocks.push(BufferedBlock {
+            kind,
+            open: false,
+            pending: String::new(),
+            arguments: String::new(),
+            signature: None,
+        });
         self.blocks.len() - 1
     }
 
@@ -147,7 +172,8 @@ impl BlockSequencer {
     }
 
     fn close_current(&mut self, encoder: &mut dyn StreamEncoder, out: &mut BytesMut) {
-        encoder.close_block(self.current, out);
+        let signature = self.blocks[self.current].signature.take();
+        encoder.close_block(self.current, signature.as_deref(), out);
         // Frees memory: the arguments of a closed block are not needed.
         self.blocks[self.current].arguments = String::new();
         self.current += 1;

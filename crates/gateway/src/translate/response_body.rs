@@ -6,11 +6,10 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::Value;
 
 use super::{
-    ResponseTranslation, Translation, chat, chat_response::ChatResponseTranslator,
-    messages_encoder::MessagesStreamEncoder, messages_response, responses_encoder::ResponsesStreamEncoder,
+    ResponseTranslation,
+    response_writer::{ResponseTranslator, error_message},
 };
 use crate::{
-    endpoint::ApiDialect,
     meter::SseReader,
     refusal::error_body,
     upstream::{ResponseStream, UpstreamFailure, UpstreamResponse},
@@ -21,14 +20,6 @@ const MAX_DOCUMENT_BYTES: usize = 32 << 20;
 /// Size limit of one event of a stream.
 const MAX_EVENT_BYTES: usize = 8 << 20;
 
-/// Translates a stream event by event.
-pub(super) trait EventTranslator: Send {
-    /// Translates the data of one event and appends the resulting events to `out`.
-    fn translate_event(&mut self, data: &[u8], out: &mut BytesMut) -> Result<(), UpstreamFailure>;
-    /// Handles the end of the upstream's stream; fails if the response is incomplete.
-    fn end(&mut self, out: &mut BytesMut) -> Result<(), UpstreamFailure>;
-}
-
 /// Translates `response` into the API of the client.
 pub(super) async fn translate_response(
     context: ResponseTranslation,
@@ -38,57 +29,26 @@ pub(super) async fn translate_response(
     headers.remove(header::CONTENT_LENGTH);
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if status.is_success() && kind.starts_with("text/event-stream") {
-        let frames = translate_events(event_translator(&context), frames);
+        let frames = translate_events(context.translator(), frames);
         return Ok(UpstreamResponse { status, headers, frames, hide_usage });
     }
     let body = collect_body(frames).await?;
     let document = if status.is_success() {
-        translate_document(&context, &body)?
+        context.translator().translate_document(&body)?
     } else {
         translate_error(&context, status, &body)
     };
     Ok(json_response(status, headers, &document))
 }
 
-fn event_translator(context: &ResponseTranslation) -> Box<dyn EventTranslator> {
-    let estimate = context.input_estimate;
-    match context.translation {
-        Translation::MessagesToChat => {
-            Box::new(ChatResponseTranslator::new(MessagesStreamEncoder::default(), estimate))
-        }
-        Translation::ResponsesToChat => {
-            Box::new(ChatResponseTranslator::new(ResponsesStreamEncoder::new(context.custom_tools.clone()), estimate))
-        }
-        Translation::ChatToMessages => Box::new(messages_response::MessagesStreamTranslator::default()),
-    }
-}
-
-fn translate_document(context: &ResponseTranslation, body: &[u8]) -> Result<Value, UpstreamFailure> {
-    let estimate = context.input_estimate;
-    match context.translation {
-        Translation::MessagesToChat => ChatResponseTranslator::new(MessagesStreamEncoder::default(), estimate)
-            .translate_document(body)
-            .map(MessagesStreamEncoder::into_document),
-        Translation::ResponsesToChat => {
-            ChatResponseTranslator::new(ResponsesStreamEncoder::new(context.custom_tools.clone()), estimate)
-                .translate_document(body)
-                .map(ResponsesStreamEncoder::into_document)
-        }
-        Translation::ChatToMessages => messages_response::translate_document(body)
-            .map_err(|error| UpstreamFailure::InvalidResponse(error.to_string())),
-    }
-}
-
 /// Returns an upstream's error body in the shape of the client's API.
 fn translate_error(context: &ResponseTranslation, status: StatusCode, body: &[u8]) -> Value {
     let document = serde_json::from_slice::<Value>(body).ok();
-    let message = document.as_ref().and_then(|document| document.get("error")).map(chat::error_message);
+    // A stream of Gemini that fails at once is a list with one error.
+    let document = document.as_ref().map(|document| document.get(0).unwrap_or(document));
+    let message = document.and_then(|document| document.get("error")).map(error_message);
     let message = message.unwrap_or_else(|| format!("the upstream returned status {status}"));
-    let dialect = match context.translation {
-        Translation::MessagesToChat => ApiDialect::Anthropic,
-        Translation::ChatToMessages | Translation::ResponsesToChat => ApiDialect::Openai,
-    };
-    error_body(dialect, status, &message)
+    error_body(context.client.dialect(), status, &message)
 }
 
 fn json_response(status: StatusCode, mut headers: HeaderMap, document: &Value) -> UpstreamResponse {
@@ -112,11 +72,11 @@ async fn collect_body(mut frames: ResponseStream) -> Result<BytesMut, UpstreamFa
 struct TranslatedEvents {
     frames: ResponseStream,
     reader: SseReader,
-    translator: Box<dyn EventTranslator>,
+    translator: ResponseTranslator,
 }
 
 /// Returns the translated stream. Each frame of the upstream becomes at most one frame.
-fn translate_events(translator: Box<dyn EventTranslator>, frames: ResponseStream) -> ResponseStream {
+fn translate_events(translator: ResponseTranslator, frames: ResponseStream) -> ResponseStream {
     let events = TranslatedEvents { frames, reader: SseReader::new(MAX_EVENT_BYTES), translator };
     Box::pin(stream::unfold(Some(events), |events| async {
         let mut events = events?;

@@ -150,7 +150,7 @@ async fn model_without_a_price_is_refused_by_the_policy_and_by_dollar_budgets() 
     refused(&answered, "the policy denies such models (`models.unpriced`)");
     let of_key = UsageLimit { name: "budget", scope: LimitScope::Key, ..budget(1_000_000_000_000) };
     let (answered, _gateway) = call_without_price(model_policy(", unpriced: allow"), vec![of_key]).await;
-    refused(&answered, "the dollar budget `budget` cannot hold without one");
+    refused(&answered, "the dollar budget `budget` needs a price");
 }
 
 #[tokio::test]

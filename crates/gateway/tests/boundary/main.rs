@@ -14,5 +14,6 @@ mod scripted_model;
 #[path = "../support/mod.rs"]
 mod support;
 mod translation;
+mod translation_pairs;
 mod upstream_failures;
 mod vendor_upstreams;

@@ -1,6 +1,6 @@
 //! Sets one key of a document from `key=value`, the argument of `--narrow`.
 
-use super::{DnsMode, EnforcementMeans, PolicyDocument, TextList, UnpricedModels, WorkspaceMode};
+use super::{DnsMode, EnforcementMeans, PolicyDocument, TextList, UnpricedModels, WordOrList, WorkspaceMode};
 use crate::key::PolicyKey;
 use crate::source::{SourcePosition, Spanned};
 use crate::value::InvalidValue;
@@ -54,6 +54,7 @@ impl PolicyDocument {
             PolicyKey::NetDenylist => self.net.get_or_insert_default().denylist = Some(value.into_list()?),
             PolicyKey::NetIntercept => self.net.get_or_insert_default().intercept = Some(value.into_list()?),
             PolicyKey::NetInject => self.net.get_or_insert_default().inject = Some(value.into_list()?),
+            PolicyKey::NetPackages => self.net.get_or_insert_default().packages = Some(parse_boolean(value)?),
             PolicyKey::NetDns => self.net.get_or_insert_default().dns = Some(parse_dns_mode(value)?),
             PolicyKey::ProcCpus => self.proc.get_or_insert_default().cpus = Some(value.into_scalar()?),
             PolicyKey::ProcMemory => self.proc.get_or_insert_default().memory = Some(value.into_scalar()?),
@@ -68,6 +69,12 @@ impl PolicyDocument {
             PolicyKey::DegradePids => self.degrade.get_or_insert_default().pids = Some(parse_means(value)?),
             PolicyKey::DegradeDisk => self.degrade.get_or_insert_default().disk = Some(parse_means(value)?),
             PolicyKey::DegradeLandlock => self.degrade.get_or_insert_default().landlock = Some(parse_means(value)?),
+            PolicyKey::EnvSet => self.env.get_or_insert_default().set = Some(value.into_list()?),
+            PolicyKey::PathPrepend => self.path.get_or_insert_default().prepend = Some(value.into_list()?),
+            PolicyKey::Toolchains => {
+                let Spanned { value: words, position } = value.into_list()?;
+                self.toolchains = Some(Spanned::at(WordOrList(words), position));
+            }
             PolicyKey::EnvPass => self.env.get_or_insert_default().pass = Some(value.into_list()?),
             PolicyKey::ModelsAllow => self.models.get_or_insert_default().allow = Some(value.into_list()?),
             PolicyKey::ModelsBudgetUsd => self.models.get_or_insert_default().budget_usd = Some(value.into_scalar()?),

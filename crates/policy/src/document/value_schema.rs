@@ -59,6 +59,13 @@ shapes! {
     VariableName = {
         "title": "variable name", "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "examples": ["LANG"]
     };
+    PresetName = { "title": "preset", "enum": ["strict", "balanced", "open"] };
+    Assignment = { "title": "assignment", "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*=", "examples": ["CC=clang"] };
+    Toolchains = {
+        "title": "toolchains",
+        "anyOf": [{"enum": ["auto", "none"]}, {"type": "array", "items": {"type": "string"}}],
+        "examples": ["auto", ["rust", "node"]]
+    };
     NamePattern = { "title": "name pattern", "type": "string", "minLength": 1, "examples": ["claude-*"] };
     ToolPattern = { "title": "tool pattern", "type": "string", "minLength": 1, "examples": ["Bash(rm *)"] };
 }

@@ -14,6 +14,8 @@ pub(crate) struct ConnectionAttempt {
     pub(crate) request: Option<HttpRequest>,
     /// Whether the tunnel may carry any protocol, not only TLS.
     pub(crate) raw: bool,
+    /// Whether the policy opens package registries.
+    pub(crate) packages: bool,
 }
 
 /// The prefix of a host to which a tunnel may carry any protocol.
@@ -25,6 +27,8 @@ pub(crate) struct ConnectionPattern {
     endpoint: EndpointPattern,
     requests: RequestPattern,
     raw: bool,
+    /// Whether the entry stands for a package registry: it has an effect only while `net.packages` is `true`.
+    registry: bool,
 }
 
 impl ConnectionPattern {
@@ -47,7 +51,7 @@ impl ConnectionPattern {
                 .with_help("only single addresses can be allowed; networks can be denied"));
         }
         let requests = RequestPattern::parse(methods, path)?;
-        Ok(Self { endpoint: EndpointPattern::parse(host)?, requests, raw: false })
+        Ok(Self { endpoint: EndpointPattern::parse(host)?, requests, raw: false, registry: false })
     }
 
     /// Parses the part after `raw `. A raw entry must name one host and one port.
@@ -57,7 +61,17 @@ impl ConnectionPattern {
             return Err(InvalidValue::new(format!("`{RAW}{host}` must name one host and one port"))
                 .with_help("name a host, or the names below one, and a port, as in `raw db.example.com:5432`"));
         }
-        Ok(Self { endpoint, requests: RequestPattern::default(), raw: true })
+        Ok(Self { endpoint, requests: RequestPattern::default(), raw: true, registry: false })
+    }
+
+    /// Returns the entry as one that stands for a package registry.
+    pub(crate) fn into_registry(self) -> Self {
+        Self { registry: true, ..self }
+    }
+
+    /// Returns whether the entry stands for a package registry.
+    pub(crate) fn is_registry(&self) -> bool {
+        self.registry
     }
 
     /// Returns whether the entry names `host`, on any port.
@@ -76,12 +90,16 @@ impl Pattern for ConnectionPattern {
 
     fn matches(&self, reach: &ConnectionAttempt) -> bool {
         (self.raw || !reach.raw)
+            && (!self.registry || reach.packages)
             && self.endpoint.matches(&reach.endpoint)
             && self.requests.matches(reach.request.as_ref())
     }
 
     fn covers(&self, other: &Self) -> bool {
-        (self.raw || !other.raw) && self.endpoint.covers(&other.endpoint) && self.requests.covers(&other.requests)
+        (self.raw || !other.raw)
+            && (!self.registry || other.registry)
+            && self.endpoint.covers(&other.endpoint)
+            && self.requests.covers(&other.requests)
     }
 }
 
@@ -89,7 +107,7 @@ impl Intersect for ConnectionPattern {
     fn intersect(&self, other: &Self) -> Option<Self> {
         let endpoint = self.endpoint.intersect(&other.endpoint)?;
         let requests = self.requests.intersect(&other.requests)?;
-        Some(Self { endpoint, requests, raw: self.raw && other.raw })
+        Some(Self { endpoint, requests, raw: self.raw && other.raw, registry: self.registry || other.registry })
     }
 }
 
@@ -109,7 +127,12 @@ mod tests {
     }
 
     fn tunnel(raw: bool) -> ConnectionAttempt {
-        ConnectionAttempt { endpoint: "db.example.com:5432".parse().expect("endpoint"), request: None, raw }
+        ConnectionAttempt {
+            endpoint: "db.example.com:5432".parse().expect("endpoint"),
+            request: None,
+            raw,
+            packages: true,
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub enum HostError {
     #[error("a host name must not end with a dot")]
     TrailingDot,
     /// The name is not ASCII.
-    #[error("write international names in punycode (`xn--…`)")]
+    #[error("a host name must be ASCII: write an international name in punycode (`xn--…`)")]
     NotAscii,
     /// The name contains an invalid character.
     #[error("a host name contains only letters, digits, hyphens and dots")]
@@ -39,10 +39,10 @@ pub enum HostError {
     #[error("a label of a host name must not be empty or start or end with a hyphen")]
     Label,
     /// Some programs read the text as an address, others as a name.
-    #[error("some programs read a name that ends in a number as an address: write all four numbers")]
+    #[error("a host that ends in a number must be an IPv4 address with all four numbers")]
     Numeric,
     /// The brackets do not contain an IPv6 address.
-    #[error("brackets must contain an IPv6 address without a zone")]
+    #[error("the brackets around a host must contain an IPv6 address without a zone")]
     Bracketed,
     /// The port is invalid.
     #[error("a port must be a number from 1 to 65535")]

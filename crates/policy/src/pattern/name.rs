@@ -56,6 +56,13 @@ const NEVER_PASSED: [&str; 8] = [
     "LITELLM_MASTER_KEY",
 ];
 
+/// Variables that have another meaning inside, each with a remedy.
+const SET_BY_THE_SANDBOX: [(&str, &str); 3] = [
+    ("PATH", "name directories under `path.prepend`, or use `toolchains: auto`"),
+    ("HOME", "remove this line; the home directory inside is private"),
+    ("USER", "remove this line; the user inside is `agent`"),
+];
+
 impl VariableName {
     pub(crate) fn parse(text: &str) -> Result<Self, InvalidValue> {
         let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
@@ -66,6 +73,10 @@ impl VariableName {
         if NEVER_PASSED.contains(&text) || text.starts_with("VIV_") {
             return Err(InvalidValue::new(format!("`{text}` cannot be passed into a sandbox"))
                 .with_help("the agent gets a session token for the gateway instead; remove this line"));
+        }
+        if let Some((_, help)) = SET_BY_THE_SANDBOX.iter().find(|(name, _)| *name == text) {
+            let bad = InvalidValue::new(format!("`{text}` is set by the sandbox and cannot be replaced"));
+            return Err(bad.with_help(*help));
         }
         Ok(Self(text.to_owned()))
     }

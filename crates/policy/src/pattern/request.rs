@@ -29,16 +29,18 @@ pub(crate) enum RequestPathError {
     #[error("a path must start with `/`")]
     NotAbsolute,
     /// `//`, which some servers read as one slash.
-    #[error("some servers ignore an empty segment in a path")]
+    #[error("a path must not contain an empty segment, because some servers ignore it")]
     Empty,
     /// `.` or `..`, also with a parameter after it.
-    #[error("some servers resolve `.` and `..` in a path")]
+    #[error("a path must not contain `.` or `..`, because some servers resolve them")]
     Dots,
     /// A percent sign without two hexadecimal digits.
     #[error("a `%` in a path must be followed by two hexadecimal digits")]
     Percent,
     /// An encoded character that has a special meaning after decoding.
-    #[error("some servers decode an encoded slash, backslash, percent sign or control character in a path")]
+    #[error(
+        "a path must not encode a slash, backslash, percent sign or control character, because some servers decode it"
+    )]
     Encoded,
     /// A character that is not valid in a path.
     #[error("a path must not contain a backslash or a character that cannot be printed")]

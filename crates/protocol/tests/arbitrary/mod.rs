@@ -12,11 +12,12 @@ use proptest::option::of;
 use proptest::prelude::*;
 use protocol::{
     AgentUnparsed, BodyRef, BudgetExceeded, ContentPart, EgressConnection, ErrorData, Event, EventBody, EventDraft,
-    EventSource, ExecFinished, ExecStarted, FileAction, Item, ItemDelta, ItemEvent, ItemKind, ItemRole, ItemStatus,
-    LeftProcess, LlmCall, ModelRequest, ModelResponse, Permission, PermissionStatus, PolicyChange, PolicyEffective,
-    PolicySentence, Question, QuestionStatus, ReasoningVisibility, SessionEndReason, SessionEnded, SessionRecovered,
-    SessionRegistered, SessionStarted, StderrOutput, TaskCommandFinished, TerminatedBy, Turn, TurnOutcome, TurnPhase,
-    UpstreamError, Usage, WorkspaceChanged,
+    EventSource, ExecFinished, ExecStarted, FileAction, HostDraining, Item, ItemDelta, ItemEvent, ItemKind, ItemRole,
+    ItemStatus, LeftProcess, LlmCall, ModelRequest, ModelResponse, Permission, PermissionStatus, PolicyChange,
+    PolicyEffective, PolicySentence, Question, QuestionStatus, ReasoningVisibility, SessionEndReason, SessionEnded,
+    SessionRecovered, SessionRegistered, SessionStarted, SessionStatus, SessionStatusChanged, SessionUpdated,
+    StderrOutput, TaskCommandFinished, TerminatedBy, Turn, TurnOutcome, TurnPhase, UpstreamError, Usage,
+    WorkspaceChanged,
 };
 use serde_json::{Map, Value};
 
@@ -71,6 +72,9 @@ pub(crate) fn bodies() -> Vec<BoxedStrategy<EventBody>> {
         policy_effective().prop_map(Body::PolicyEffective).boxed(),
         session_registered().prop_map(Body::SessionRegistered).boxed(),
         session_recovered().prop_map(Body::SessionRecovered).boxed(),
+        session_status().prop_map(Body::SessionStatus).boxed(),
+        any::<u64>().prop_map(|drain_ms| Body::HostDraining(HostDraining { drain_ms })).boxed(),
+        session_updated().prop_map(Body::SessionUpdated).boxed(),
         model_request().prop_map(Body::AnthropicRequest).boxed(),
         model_response().prop_map(Body::AnthropicResponse).boxed(),
         model_request().prop_map(Body::OpenaiRequest).boxed(),
@@ -260,6 +264,20 @@ fn session_registered() -> impl Strategy<Value = SessionRegistered> {
     })
 }
 
+fn session_status() -> impl Strategy<Value = SessionStatusChanged> {
+    let status = || proptest::sample::select(&SessionStatus::ALL[..]);
+    (status(), of(status()), of(text())).prop_map(|(status, previous, reason)| SessionStatusChanged {
+        status,
+        previous,
+        reason,
+    })
+}
+
+fn session_updated() -> impl Strategy<Value = SessionUpdated> {
+    let labels = of(btree_map(text(), text(), 0..3));
+    (of(text()), labels).prop_map(|(title, labels)| SessionUpdated { title, labels, metadata: None })
+}
+
 fn session_recovered() -> impl Strategy<Value = SessionRecovered> {
     (vec(text(), 0..4), any::<u64>()).prop_map(|(interrupted, torn_bytes)| SessionRecovered { interrupted, torn_bytes })
 }
@@ -354,10 +372,12 @@ fn exec_finished() -> impl Strategy<Value = ExecFinished> {
 }
 
 fn task_command_finished() -> impl Strategy<Value = TaskCommandFinished> {
-    (vec(text(), 0..4), any::<i32>(), any::<u64>()).prop_map(|(command, exit_code, wall_micros)| TaskCommandFinished {
+    let fields = (vec(text(), 0..4), any::<i32>(), any::<u64>(), of(text()));
+    fields.prop_map(|(command, exit_code, wall_micros, reason)| TaskCommandFinished {
         command,
         exit_code,
         wall_micros,
+        reason,
     })
 }
 

@@ -17,9 +17,9 @@ use super::engine::EngineKind;
 pub(super) const OWNER: &str = "vivarium.owner";
 /// The label of our containers that names the boot and the PID namespace of that process.
 pub(super) const HOST: &str = "vivarium.host";
-/// The path of our init inside.
+/// The path of our init inside the sandbox.
 const INIT: &str = "/.viv/inside";
-/// The directory of the init's sockets inside.
+/// The directory of the init's sockets inside the sandbox.
 const SOCKETS: &str = "/.viv/door";
 /// The process limit of the sandbox user. Some engines would otherwise set more than this process may grant. The limit of
 /// the policy applies to the whole container.

@@ -31,7 +31,7 @@ pub enum FilesError {
     #[error("the directory `{}` is not empty", .0.display())]
     NotEmpty(PathBuf),
     /// A rule of the policy denies the operation.
-    #[error("the policy denies to {doing} `{}`: {} ({})", .path.display(), .rule.text, .rule.location())]
+    #[error("cannot {doing} `{}`: denied by the policy rule {} ({})", .path.display(), .rule.text, .rule.location())]
     Denied {
         /// `read` or `change`.
         doing: &'static str,
@@ -69,7 +69,7 @@ pub enum FilesError {
         reason: String,
     },
     /// Reading the content failed before its end.
-    #[error("the content ended early")]
+    #[error("cannot read the content to its end")]
     Content(#[source] io::Error),
     /// Any other error of the system.
     #[error("cannot access `{}`", .path.display())]
@@ -81,7 +81,7 @@ pub enum FilesError {
         source: io::Error,
     },
     /// The sandbox was destroyed.
-    #[error("the sandbox is gone")]
+    #[error("the sandbox has ended")]
     Gone,
 }
 

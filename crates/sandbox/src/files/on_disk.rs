@@ -2,7 +2,7 @@
 
 use std::io::Seek;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use base::lock;
@@ -22,15 +22,17 @@ use crate::user_thread::run_as_user;
 /// The workspace behind an open directory, until `close`.
 pub(crate) struct FilesOnDisk {
     root: Mutex<Option<Arc<OwnedFd>>>,
+    /// The path of the workspace inside; `/workspace` means it too.
+    at: Arc<Path>,
     policy: Arc<EffectivePolicy>,
     /// The owner of new files, if that is not the calling user.
     user: Option<HostUser>,
 }
 
 impl FilesOnDisk {
-    pub(crate) fn new(root: OwnedFd, policy: Arc<EffectivePolicy>, user: Option<HostUser>) -> Self {
+    pub(crate) fn new(root: OwnedFd, at: PathBuf, policy: Arc<EffectivePolicy>, user: Option<HostUser>) -> Self {
         let user = user.filter(|user| user.differs_from_caller());
-        Self { root: Mutex::new(Some(Arc::new(root))), policy, user }
+        Self { root: Mutex::new(Some(Arc::new(root))), at: at.into(), policy, user }
     }
 
     /// Closes the directory. Every later call fails with [`FilesError::Gone`].
@@ -40,7 +42,8 @@ impl FilesOnDisk {
 
     fn view(&self) -> Result<WorkspaceView, FilesError> {
         let root = lock(&self.root).clone();
-        Ok(WorkspaceView { root: root.ok_or(FilesError::Gone)?, policy: Arc::clone(&self.policy) })
+        let (at, policy) = (Arc::clone(&self.at), Arc::clone(&self.policy));
+        Ok(WorkspaceView { root: root.ok_or(FilesError::Gone)?, at, policy })
     }
 
     /// Runs `work` on a thread, as the sandbox user.

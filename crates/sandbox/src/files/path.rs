@@ -28,9 +28,9 @@ pub(super) enum LastLink {
 }
 
 /// Returns `path` relative to the workspace. Fails when it contains `..` or is outside of the workspace.
-pub(super) fn relative(path: &Path) -> Result<PathBuf, FilesError> {
+pub(super) fn relative(path: &Path, at: &Path) -> Result<PathBuf, FilesError> {
     let outside = || FilesError::Outside(path.to_owned());
-    let within = if path.is_absolute() { path.strip_prefix(WORKSPACE).map_err(|_| outside())? } else { path };
+    let within = if path.is_absolute() { below(path, at).ok_or_else(outside)? } else { path };
     if within.as_os_str().as_bytes().contains(&0) {
         return Err(outside());
     }
@@ -45,9 +45,14 @@ pub(super) fn relative(path: &Path) -> Result<PathBuf, FilesError> {
     Ok(relative)
 }
 
+/// Returns an absolute path relative to the workspace, which is inside at `at` and at `/workspace`.
+fn below<'a>(path: &'a Path, at: &Path) -> Option<&'a Path> {
+    path.strip_prefix(WORKSPACE).or_else(|_| path.strip_prefix(at)).ok()
+}
+
 /// Returns `path` below `root` without links. Its last components need not exist.
-pub(super) fn resolve(root: &OwnedFd, path: &Path, last: LastLink) -> Result<PathBuf, FilesError> {
-    let mut remaining: VecDeque<OsString> = relative(path)?.iter().map(OsStr::to_owned).collect();
+pub(super) fn resolve(root: &OwnedFd, at: &Path, path: &Path, last: LastLink) -> Result<PathBuf, FilesError> {
+    let mut remaining: VecDeque<OsString> = relative(path, at)?.iter().map(OsStr::to_owned).collect();
     let (mut real, mut links) = (PathBuf::new(), 0);
     while let Some(part) = remaining.pop_front() {
         if part == ".." {
@@ -70,7 +75,7 @@ pub(super) fn resolve(root: &OwnedFd, path: &Path, last: LastLink) -> Result<Pat
         if target.is_absolute() {
             real.clear();
         }
-        for part in parts(&target).ok_or_else(|| FilesError::Outside(path.to_owned()))?.into_iter().rev() {
+        for part in parts(&target, at).ok_or_else(|| FilesError::Outside(path.to_owned()))?.into_iter().rev() {
             remaining.push_front(part);
         }
     }
@@ -78,8 +83,8 @@ pub(super) fn resolve(root: &OwnedFd, path: &Path, last: LastLink) -> Result<Pat
 }
 
 /// Returns the components of a link's target; `None` for an absolute target outside of the workspace.
-fn parts(target: &Path) -> Option<Vec<OsString>> {
-    let within = if target.is_absolute() { target.strip_prefix(WORKSPACE).ok()? } else { target };
+fn parts(target: &Path, at: &Path) -> Option<Vec<OsString>> {
+    let within = if target.is_absolute() { below(target, at)? } else { target };
     let names = within.components().filter(|part| !matches!(part, Component::CurDir));
     Some(names.map(|part| part.as_os_str().to_owned()).collect())
 }
@@ -110,7 +115,7 @@ mod tests {
 
     #[track_caller]
     fn check_relative(path: &str, expected: Option<&str>) {
-        assert_eq!(relative(Path::new(path)).ok(), expected.map(PathBuf::from), "{path}");
+        assert_eq!(relative(Path::new(path), Path::new("/srv/p")).ok(), expected.map(PathBuf::from), "{path}");
     }
 
     #[test]
@@ -119,8 +124,11 @@ mod tests {
         check_relative("./a//b/.", Some("a/b"));
         check_relative("/workspace/a", Some("a"));
         check_relative("/workspace", Some(""));
+        check_relative("/srv/p/a", Some("a"));
         check_relative("", Some(""));
-        for path in ["..", "a/../b", "/etc/passwd", "/workspaces/a", "/workspace/../etc", "/", "a\0b"] {
+        for path in
+            ["..", "a/../b", "/etc/passwd", "/workspaces/a", "/srv/pp", "/srv/p/../x", "/workspace/../etc", "/", "a\0b"]
+        {
             check_relative(path, None);
         }
     }
@@ -134,6 +142,7 @@ mod tests {
             ("real", "in"),
             ("../real", "real/up"),
             ("/workspace/real/deep", "absolute"),
+            ("/srv/p/real/deep", "own"),
             ("../..", "real/deep/out"),
             ("/etc", "etc"),
             ("loop", "loop"),
@@ -143,17 +152,21 @@ mod tests {
         }
         let root = beneath::root(&directory.path().canonicalize().unwrap()).unwrap();
         let check = |path: &str, expected: Option<&str>| {
-            let found = resolve(&root, Path::new(path), LastLink::Followed).ok();
+            let found = resolve(&root, Path::new("/srv/p"), Path::new(path), LastLink::Followed).ok();
             assert_eq!(found, expected.map(PathBuf::from), "{path}");
         };
         check("in/deep/file", Some("real/deep/file"));
         check("in/up/up/deep", Some("real/deep"));
         check("absolute/x", Some("real/deep/x"));
+        check("own/x", Some("real/deep/x"));
         check("real/deep/out", Some(""));
         check("dangling", Some("nowhere/at/all"));
         check("etc/passwd", None);
         check("loop", None);
-        assert_eq!(resolve(&root, Path::new("in/up"), LastLink::NotFollowed).unwrap(), Path::new("real/up"));
+        assert_eq!(
+            resolve(&root, Path::new("/srv/p"), Path::new("in/up"), LastLink::NotFollowed).unwrap(),
+            Path::new("real/up")
+        );
         std::fs::remove_file(at("real/deep/out")).unwrap();
         symlink("../../../x", at("real/deep/out")).unwrap();
         check("real/deep/out", None);

@@ -26,6 +26,8 @@ const DIRECTORY_MODE: u32 = 0o755;
 #[derive(Clone)]
 pub(super) struct WorkspaceView {
     pub(super) root: Arc<OwnedFd>,
+    /// The path of the workspace inside; `/workspace` means it too.
+    pub(super) at: Arc<Path>,
     pub(super) policy: Arc<EffectivePolicy>,
 }
 
@@ -37,12 +39,12 @@ fn check(decision: Decision, doing: &'static str, path: &Path) -> Result<(), Fil
 }
 
 impl WorkspaceView {
-    /// Fails when the policy denies to read `path`.
+    /// Fails when the policy does not allow to read `path`.
     pub(super) fn check_read(&self, path: &Path) -> Result<(), FilesError> {
         check(self.policy.decide(&Action::Read(Path::new(WORKSPACE).join(path))), "read", path)
     }
 
-    /// Fails when the policy denies to change `path`.
+    /// Fails when the policy does not allow to change `path`.
     pub(super) fn check_change(&self, path: &Path) -> Result<(), FilesError> {
         let path_inside = Path::new(WORKSPACE).join(path);
         check(self.policy.decide(&Action::Write(path_inside.clone())), "change", path)?;
@@ -50,8 +52,13 @@ impl WorkspaceView {
         check(self.policy.decide(&Action::Read(path_inside)), "change", path)
     }
 
+    /// Returns `path` below the workspace without links. Its last components need not exist.
+    pub(super) fn resolve(&self, path: &Path, last: LastLink) -> Result<PathBuf, FilesError> {
+        resolve(&self.root, &self.at, path, last)
+    }
+
     pub(super) fn stat(&self, path: &Path) -> Result<FileStat, FilesError> {
-        let path = resolve(&self.root, path, LastLink::NotFollowed)?;
+        let path = self.resolve(path, LastLink::NotFollowed)?;
         self.stat_resolved(&path)
     }
 
@@ -65,7 +72,7 @@ impl WorkspaceView {
     }
 
     pub(super) fn list(&self, path: &Path, limit: usize) -> Result<DirectoryListing, FilesError> {
-        let path = resolve(&self.root, path, LastLink::Followed)?;
+        let path = self.resolve(path, LastLink::Followed)?;
         let directory = beneath::directory(&*self.root, &path).at_path(&path)?;
         let mut listing = DirectoryListing::default();
         for name in beneath::names(&directory).at_path(&path)? {
@@ -89,7 +96,7 @@ impl WorkspaceView {
 
     /// Opens the regular file `path`.
     pub(super) fn open(&self, path: &Path) -> Result<(std::fs::File, FileStat), FilesError> {
-        let path = resolve(&self.root, path, LastLink::Followed)?;
+        let path = self.resolve(path, LastLink::Followed)?;
         self.check_read(&path)?;
         let kind = self.stat_resolved(&path)?.kind;
         let wrong_kind = || FilesError::WrongKind { path: path.clone(), wanted: "a regular file" };
@@ -104,7 +111,7 @@ impl WorkspaceView {
 
     /// Makes an empty pending file for `path`, with the permissions of the file that it replaces.
     pub(super) fn begin_replace(&self, path: &Path) -> Result<(PendingFile, std::fs::File, PathBuf), FilesError> {
-        let path = resolve(&self.root, path, LastLink::Followed)?;
+        let path = self.resolve(path, LastLink::Followed)?;
         self.check_change(&path)?;
         let mode = match self.stat_resolved(&path) {
             Ok(stat) if stat.kind == FileKind::File => stat.mode,
@@ -118,7 +125,7 @@ impl WorkspaceView {
 
     /// Makes the directory `path` and its parents.
     pub(super) fn make_directory(&self, path: &Path) -> Result<(), FilesError> {
-        let path = resolve(&self.root, path, LastLink::Followed)?;
+        let path = self.resolve(path, LastLink::Followed)?;
         self.make_resolved(&path).map(drop)
     }
 
@@ -154,8 +161,7 @@ impl WorkspaceView {
     }
 
     pub(super) fn rename(&self, from: &Path, to: &Path, existing: OnExisting) -> Result<(), FilesError> {
-        let (from, to) =
-            (resolve(&self.root, from, LastLink::NotFollowed)?, resolve(&self.root, to, LastLink::NotFollowed)?);
+        let (from, to) = (self.resolve(from, LastLink::NotFollowed)?, self.resolve(to, LastLink::NotFollowed)?);
         self.stat_resolved(&from)?;
         if to.starts_with(&from) && to != from {
             return Err(FilesError::WrongKind { path: to, wanted: "outside of the directory that is moved" });
@@ -175,7 +181,7 @@ impl WorkspaceView {
     }
 
     pub(super) fn remove(&self, path: &Path, depth: RemovalDepth) -> Result<(), FilesError> {
-        let path = resolve(&self.root, path, LastLink::NotFollowed)?;
+        let path = self.resolve(path, LastLink::NotFollowed)?;
         let kind = self.stat_resolved(&path)?.kind;
         name(&path)?;
         if kind != FileKind::Directory || depth == RemovalDepth::Single {

@@ -19,7 +19,7 @@ const MAX_INDEX_BYTES: u64 = 512 << 20;
 const MAX_LINK_BYTES: u64 = 8192;
 
 /// The repositories of one workspace.
-pub(super) struct Tracking {
+pub(super) struct WorkspaceRepositories {
     workspace: PathBuf,
     /// The repository of each directory of the workspace that was asked about.
     directories: HashMap<PathBuf, Option<Rc<Repository>>>,
@@ -36,7 +36,7 @@ struct Repository {
     shared: Option<GitIndex>,
 }
 
-impl Tracking {
+impl WorkspaceRepositories {
     pub(super) fn new(workspace: &Path) -> Self {
         Self { workspace: workspace.to_owned(), directories: HashMap::new() }
     }

@@ -1,7 +1,8 @@
 //! Changes as patches in git's format.
 //!
 //! The old content is the host's current file, the new content is the saved one. Both are read up to a limit. A comparison
-//! that takes too long is cut short: the patch is then longer than necessary, but correct.
+//! that takes too long is cut short: the patch is then longer than necessary, but correct. A secret that the host wrote
+//! after the session began is not shown.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,6 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use base::is_plain;
+use policy::{SecretClue, SecretContent, secret_clue};
 use rustix::fs::FileType;
 use similar::{Algorithm, ChangeTag, TextDiff};
 
@@ -195,7 +197,9 @@ fn before(saved: &SavedChanges, change: &SavedChange) -> io::Result<DiffSide> {
     };
     match base.kind() {
         FileType::RegularFile => {
-            beneath::regular(workspace, &change.path)?.map_or(Ok(DiffSide::Nothing), DiffSide::read)
+            let is_later = beneath::stamp(&workspace, &change.path).unwrap_or_default() != Some(base);
+            let side = beneath::regular(workspace, &change.path)?.map_or(Ok(DiffSide::Nothing), DiffSide::read)?;
+            Ok(if is_later { side.without_secret(&change.path) } else { side })
         }
         FileType::Symlink => {
             Ok(beneath::link(&workspace, &change.path)?.map_or(DiffSide::Nothing, |link| DiffSide::link(&link)))
@@ -235,6 +239,19 @@ impl DiffSide {
     /// Returns a link as a file whose content is its target, without a line feed.
     fn link(target: &Path) -> Self {
         Self::of(target.as_os_str().as_bytes().to_vec())
+    }
+
+    /// Returns only the size of a secret. A secret that was written after the session began is not hidden by the policy.
+    fn without_secret(self, path: &Path) -> Self {
+        let kind = match secret_clue(path) {
+            Some(SecretClue::Content(kind)) => kind,
+            Some(SecretClue::Name) | None => SecretContent::PrivateKey,
+        };
+        if self.content().is_some_and(|content| kind.is_in(content)) {
+            Self::Large { size: self.bytes() }
+        } else {
+            self
+        }
     }
 
     /// Returns the content; `None` when the file is too large to be in a patch.

@@ -12,9 +12,9 @@ pub struct FileStamp {
     pub dev: u64,
     /// The inode number.
     pub ino: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub size: u64,
-    /// Its type and permission bits.
+    /// The type and permission bits.
     pub mode: u32,
     /// When its content was written, in nanoseconds since 1970.
     pub mtime_nanos: i64,
@@ -34,7 +34,7 @@ impl FileStamp {
         }
     }
 
-    /// Its type.
+    /// The type.
     pub(crate) fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.mode)
     }
@@ -43,7 +43,7 @@ impl FileStamp {
         self.kind() == FileType::Directory
     }
 
-    /// Its permission bits, with setuid, setgid and sticky.
+    /// The permission bits, with setuid, setgid and sticky.
     pub(crate) fn permissions(&self) -> u32 {
         self.mode & 0o7777
     }

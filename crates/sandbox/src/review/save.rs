@@ -21,23 +21,28 @@ use super::{FileStamp, SavedChange, SavedChanges, SavedEntry, UnsavedReason};
 use crate::beneath;
 use crate::overlay::{ChangeKind, OverlayLayers};
 
-/// The largest file that is saved. The sandbox's quota is no bound, because holes of sparse files do not count.
+/// The largest file that is saved. The sandbox's quota does not bound it, because holes of sparse files do not count.
 const MAX_FILE_BYTES: u64 = 4 << 30;
 /// The most bytes that are saved of all files together.
 const MAX_TOTAL_BYTES: u64 = 16 << 30;
 /// File system clocks are coarse: a file that changed this recently may change again with the same time.
 const RACY_NANOS: i64 = 100_000_000;
 
-/// Which files a save reads again.
+/// The files that a save reads again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reread {
+pub(crate) enum RereadScope {
     /// Files whose stamp differs from the last save.
     Changed,
     /// All files.
     All,
 }
 
-pub(crate) fn save(layers: &OverlayLayers, into: &Path, reread: Reread, note: &SetNote) -> io::Result<SavedChanges> {
+pub(crate) fn save(
+    layers: &OverlayLayers,
+    into: &Path,
+    reread: RereadScope,
+    note: &SetNote,
+) -> io::Result<SavedChanges> {
     let mut contents = ContentStore::create(into)?;
     let _lock = SaveLock::take(into)?;
     let sets = SetStore::of(into);
@@ -182,7 +187,7 @@ struct EntrySaver<'a> {
     lower: &'a OwnedFd,
     last: &'a PreviousSave,
     contents: &'a mut ContentStore,
-    reread: Reread,
+    reread: RereadScope,
     /// How many bytes may still be saved.
     left: u64,
 }
@@ -237,7 +242,7 @@ impl EntrySaver<'_> {
         if self.is_as_below(touched, &upper, &mut file)? {
             return Ok(None);
         }
-        if self.reread == Reread::Changed
+        if self.reread == RereadScope::Changed
             && let Some(record) = self.last.unchanged(&touched.path, &upper)
             && record.change.sha256().is_some_and(|sha256| self.contents.holds(sha256))
         {

@@ -11,7 +11,7 @@ use super::classes::{ClassName, PathClass, classify};
 use super::commits::remove_imported_commits;
 use super::content_store::ContentStore;
 use super::manifest::{Manifest, ManifestEntry};
-use super::save::{Reread, save};
+use super::save::{RereadScope, save};
 use super::save_lock::SaveLock;
 use super::set_store::{CurrentSet, SetStore};
 use super::{ApplyError, SavedChange, SavedEntry, diff};
@@ -29,9 +29,9 @@ pub struct SavedChanges {
 /// The reason why a set is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SetChoice {
-    /// It was the current one. It is not applied after another set became current.
+    /// The set was the current one. It is not applied after another set became current.
     Current,
-    /// It was named by its number.
+    /// The caller named the set by its number.
     ByNumber,
 }
 
@@ -84,7 +84,7 @@ impl SavedChanges {
 
     /// Saves the changes like [`Self::save`], and adds `note` to the new set.
     pub fn save_with_note(layers: &OverlayLayers, into: &Path, note: SetNote) -> io::Result<Self> {
-        save(layers, into, Reread::Changed, &note)
+        save(layers, into, RereadScope::Changed, &note)
     }
 
     /// Saves the changes for the last time, when no process runs, and reads every file again. A write through a memory
@@ -95,7 +95,7 @@ impl SavedChanges {
 
     /// Saves the changes like [`Self::save_final`], and adds `note` to the new set.
     pub fn save_final_with_note(layers: &OverlayLayers, into: &Path, note: SetNote) -> io::Result<Self> {
-        save(layers, into, Reread::All, &note)
+        save(layers, into, RereadScope::All, &note)
     }
 
     /// Reads saved changes; fails with `NotFound` when nothing was saved.

@@ -78,7 +78,7 @@ struct UpperWalk<'a> {
 #[derive(Default)]
 struct OpenDirectory {
     path: PathBuf,
-    /// Its index in `found`, when it is a change itself.
+    /// The index in `found`, when it is a change itself.
     listed: Option<usize>,
     /// Whether it hides the host's directory.
     opaque: bool,

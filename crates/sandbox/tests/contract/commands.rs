@@ -17,6 +17,7 @@ pub(crate) fn everywhere() -> Vec<NamedTest> {
         timeout_kills_the_whole_process_tree,
         idle_timeout_spares_a_command_with_output,
         idle_timeout_applies_to_attached_commands,
+        attached_command_that_ends_over_its_output_limit_is_reported,
         command_runs_as_the_requested_user_or_is_refused,
         terminal_works_or_is_refused,
         background_processes_are_not_waited_for,
@@ -124,6 +125,18 @@ async fn idle_timeout_applies_to_attached_commands(subject: Subject) {
     let talks = attached("for i in 1 2 3; do echo $i; sleep 0.1; done", Duration::from_secs(5)).await;
     assert_eq!(talks, (false, "1\n2\n3\n".to_owned()));
     assert_eq!(attached("echo one; sleep 1000", Duration::from_millis(200)).await, (true, "one\n".to_owned()));
+}
+
+async fn attached_command_that_ends_over_its_output_limit_is_reported(subject: Subject) {
+    let sandbox = make(&subject).await;
+    for (line, exceeds) in [("printf 12345678", false), ("printf 123456789", true), ("yes", true)] {
+        let (output, errors) = (tokio::io::sink(), tokio::io::sink());
+        let [output, errors] = [output, errors].map(|to| sandbox::OutputSink { to: Box::new(to), filter: None });
+        let streams = sandbox::StandardStreams { input: Box::new(tokio::io::empty()), output, errors, window: None };
+        let spec = ExecSpec { output_limit: Some(8), ..shell_spec(line) };
+        let result = sandbox::attach(&*sandbox, spec, streams).await.expect("attach");
+        assert_eq!((result.output_exceeded, result.truncated), (exceeds, exceeds), "{line}");
+    }
 }
 
 async fn command_runs_as_the_requested_user_or_is_refused(subject: Subject) {

@@ -87,7 +87,7 @@ pub(crate) async fn list_sets(
     responses(
         (status = 200, description = "The changes are applied.", body = AppliedList),
         (status = 409, description = "Some changes cannot be applied, so none was.", body = protocol::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "The digest is not that of the change set.", body = protocol::Problem, content_type = "application/problem+json"),
+        (status = 412, description = "The given digest differs from the digest of the change set.", body = protocol::Problem, content_type = "application/problem+json"),
         (status = 428, description = "`If-Match` is missing.", body = protocol::Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -119,7 +119,7 @@ pub(crate) async fn apply(
     ),
     responses(
         (status = 204, description = "The changes are deleted."),
-        (status = 412, description = "The digest is not that of the change set.", body = protocol::Problem, content_type = "application/problem+json"),
+        (status = 412, description = "The given digest differs from the digest of the change set.", body = protocol::Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn discard(

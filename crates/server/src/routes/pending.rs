@@ -56,7 +56,7 @@ fn listed(pending: Vec<PendingRequest>, query: &ListQuery) -> Result<Json<Pendin
     Ok(Json(PendingList { pending, next_cursor }))
 }
 
-/// `POST …/permissions/{permission_id}/reply`: answers a permission request; a second answer is a 409.
+/// `POST …/permissions/{permission_id}/reply`: answers a permission request; a second answer fails with status 409.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/permissions/{permission_id}/reply",
@@ -87,7 +87,7 @@ pub(crate) async fn permission(
     }
 }
 
-/// `POST …/questions/{question_id}/reply`: answers a question; a second answer is a 409.
+/// `POST …/questions/{question_id}/reply`: answers a question; a second answer fails with status 409.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session_id}/questions/{question_id}/reply",

@@ -18,7 +18,7 @@ use crate::wire::{PortList, PortRow};
 /// The protocol name of an upgraded connection.
 const PROTOCOL: &str = "viv-port";
 
-/// `GET /v1/sessions/{session_id}/ports`: the TCP ports on which something listens inside the sandbox.
+/// `GET /v1/sessions/{session_id}/ports`: lists the TCP ports on which a program listens inside the sandbox.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}/ports",

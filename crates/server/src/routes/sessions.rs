@@ -13,29 +13,29 @@ use crate::extract::{Json as Body, OptionalJson, Path, Query};
 use crate::idempotency::IdempotentRequest;
 use crate::pagination::ListQuery;
 use crate::routes::agents::install_missing;
+use crate::session_query::SessionQuery;
 use crate::state::AppState;
-use crate::wire::{CreatedSession, ForkBody, RenameBody, SessionList, SessionPolicy};
+use crate::wire::{CreatedSession, ForkBody, SessionList, SessionPolicy, UpdateBody};
 
-/// Most characters of a title.
-const MAX_TITLE: usize = 1000;
-
-/// `GET /v1/sessions`: lists all sessions, or a page if `limit` or `cursor` is given.
+/// `GET /v1/sessions`: lists the sessions that meet all conditions, or a page of them if `limit` or `cursor` is given.
 #[utoipa::path(
     get,
     path = "/v1/sessions",
     operation_id = "list_sessions",
     tag = "sessions",
-    params(ListQuery),
+    params(ListQuery, SessionQuery),
     responses((status = 200, description = "Newest first.", body = SessionList)),
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
     Query(query): Query<ListQuery>,
+    Query(conditions): Query<SessionQuery>,
 ) -> Result<Json<SessionList>, ApiError> {
     let limit = query.limit();
+    let filter = conditions.filter()?;
     let cursor = query.cursor.map(|cursor| cursor.parse()).transpose();
     let cursor = cursor.map_err(|_| ApiError::new(ProblemCode::InvalidRequest, "invalid `cursor`"))?;
-    let page = state.sessions.list(cursor, limit)?;
+    let page = state.sessions.list_filtered(&filter, cursor, limit)?;
     Ok(Json(SessionList { sessions: page.sessions, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
@@ -73,8 +73,7 @@ pub(crate) async fn create(
     idempotent: Option<Extension<IdempotentRequest>>,
     Body(request): Body<CreateSession>,
 ) -> Result<Json<CreatedSession>, ApiError> {
-    check_title(request.title.as_deref())?;
-    let options = caller.options(&state.config.options);
+    let options = caller.billing(&request, caller.options(&state.config.options))?;
     let created = match state.sessions.create(id.clone(), request.clone(), options.clone()).await {
         Err(missing @ SessionError::NotInstalled { .. }) => {
             install_missing(&state, &caller, &request, missing).await?;
@@ -86,34 +85,23 @@ pub(crate) async fn create(
     Ok(Json(CreatedSession { healthy: true, native_session_id: info.native_session_id }))
 }
 
-/// `PATCH /v1/sessions/{session_id}`: changes the title.
+/// `PATCH /v1/sessions/{session_id}`: changes title, labels or metadata of a session.
 #[utoipa::path(
     patch,
     path = "/v1/sessions/{session_id}",
     operation_id = "rename_session",
     tag = "sessions",
     params(("session_id" = SessionId, Path)),
-    request_body = RenameBody,
+    request_body = UpdateBody,
     responses((status = 200, description = "The changed session.", body = SessionInfo)),
 )]
 pub(crate) async fn rename(
     State(state): State<AppState>,
     Path(id): Path<SessionId>,
-    Body(body): Body<RenameBody>,
+    Body(body): Body<UpdateBody>,
 ) -> Result<Json<SessionInfo>, ApiError> {
-    check_title(Some(&body.title))?;
-    Ok(Json(state.sessions.rename(&id, body.title).await?))
-}
-
-/// Fails for a title that no list can show.
-fn check_title(title: Option<&str>) -> Result<(), ApiError> {
-    match title.map(|title| title.chars().count()) {
-        Some(count) if count > MAX_TITLE => {
-            let detail = format!("title too long: {count} characters, at most {MAX_TITLE} are allowed");
-            Err(ApiError::new(ProblemCode::InvalidRequest, detail))
-        }
-        _ => Ok(()),
-    }
+    let labels = state.sessions.get(&id)?.labels;
+    Ok(Json(state.sessions.update(&id, body.onto(labels)).await?))
 }
 
 /// `POST /v1/sessions/{session_id}/resume`: starts the agent of a sleeping session.

@@ -203,6 +203,7 @@ impl AgentClientBuilder {
             agent_defaults: AgentDefaults::default(),
             policy,
             project_policy: None,
+            lifetime: crate::SessionLifetime::default(),
             timeouts: self.timeouts,
             budget: HostBudget::default(),
             variables: self.variables,

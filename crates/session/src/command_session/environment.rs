@@ -80,6 +80,7 @@ impl CommandEnvironment {
         ExecSpec {
             command,
             env,
+            workdir: task.workdir,
             timeout: task.timeout,
             idle_timeout: task.idle_timeout,
             output_limit: Some(task.output_limit),

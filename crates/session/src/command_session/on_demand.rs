@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use agents::McpServers;
-use base::lock;
+use base::{WORKSPACE, lock};
 use egress::Egress;
 use policy::EffectivePolicy;
 use protocol::{
@@ -24,7 +24,9 @@ use tokio_util::task::TaskTracker;
 
 use super::environment::CommandEnvironment;
 use super::{CommandSession, Registration};
-use crate::lifecycle::{Listeners, NO_AGENT, Recorder, SandboxCredentials, SessionPlan, git_config, summarize_changes};
+use crate::lifecycle::{
+    Listeners, NO_AGENT, Recorder, SandboxCredentials, SessionPlan, git_config, summarize_changes, workspace_at,
+};
 use crate::skills::SkillSources;
 use crate::storage::{SessionStore, run_blocking};
 use crate::{HostBudget, HostVariables, SessionError, SessionOptions};
@@ -58,11 +60,13 @@ pub(super) async fn open(settings: OnDemandSettings) -> Result<CommandSession, S
     let OnDemandSettings { id, title, workspace, dependencies, policy, backend, egress, variables, data_dir, budget } =
         settings;
     let options = SessionOptions { dependencies, ..SessionOptions::default() };
-    let plan = Arc::new(plan(id, title, workspace, options, policy));
+    let workspace = workspace.map(|path| path.canonicalize().unwrap_or(path));
+    let workspace_at = workspace_at(&*backend, workspace.as_deref(), &policy);
+    let plan = Arc::new(SessionPlan { workspace_at, ..plan(id, title, workspace, options, policy) });
     plan.check_workspace(&data_dir)?;
     let credentials = SandboxCredentials::issue(&egress, &plan)?;
     let files = credentials.files().into_iter().chain([git_config(&variables, &plan)]);
-    let spec = plan.sandbox_spec(Vec::new(), files.collect());
+    let spec = plan.sandbox_spec(&variables, Vec::new(), files.collect());
     let sandbox = backend.create(spec).await?;
     let journal = Arc::new(OnDemandJournal::new(data_dir, plan.clone(), backend.name(), &*sandbox, budget));
     let recorder = Recorder::new(journal.clone());
@@ -75,7 +79,7 @@ pub(super) async fn open(settings: OnDemandSettings) -> Result<CommandSession, S
     };
     let mut environment = CommandEnvironment::bare();
     listeners.add_variables(&mut environment.env);
-    variables.pass(&plan.policy, &mut environment.env);
+    variables.pass(&sandbox.toolchains(), &plan.policy, &mut environment.env);
     let (registration, tasks) = (Registration::OnDemand(journal), TaskTracker::new());
     Ok(CommandSession {
         plan,
@@ -108,7 +112,12 @@ fn plan(
         model: None,
         upstream: None,
         title: Some(title),
+        labels: std::collections::BTreeMap::new(),
+        rules: Vec::new(),
+        environment: std::collections::BTreeMap::new(),
+        metadata: None,
         directory,
+        workspace_at: WORKSPACE.into(),
         options,
         epoch: 1,
         native_session_id: None,

@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use policy::EffectivePolicy;
+use sandbox::Toolchains;
 
 type VariableLookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
@@ -25,10 +27,22 @@ impl HostVariables {
         self.0.as_ref().and_then(|look_up| look_up(name))
     }
 
-    /// Adds the variables that `policy` passes to `env`.
-    pub(crate) fn pass(&self, policy: &EffectivePolicy, env: &mut BTreeMap<String, String>) {
+    /// Returns the toolchains of the host that `policy` shows in a sandbox with this workspace.
+    pub(crate) fn toolchains(&self, workspace: Option<&Path>, policy: &EffectivePolicy) -> Toolchains {
+        Toolchains::find(|name| self.get(name), workspace, policy)
+    }
+
+    /// Adds the variables of a command to `env`: those of toolchains, those that `policy` passes, and those that it sets.
+    pub(crate) fn pass(&self, tools: &Toolchains, policy: &EffectivePolicy, env: &mut BTreeMap<String, String>) {
         if let Some(look_up) = &self.0 {
             sandbox::pass_variables(env, &policy.env_pass(), |name| look_up(name));
+        }
+        tools.add_to(env);
+        env.extend(policy.env_set());
+        let first = policy.path_prepend();
+        if !first.is_empty() {
+            let rest = env.get("PATH").map(|path| format!(":{path}")).unwrap_or_default();
+            env.insert("PATH".to_owned(), format!("{}{rest}", first.join(":")));
         }
     }
 }

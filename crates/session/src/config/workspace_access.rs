@@ -31,11 +31,11 @@ pub enum WorkspaceAccess {
 /// Why a directory may not be used as workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkspaceForbidden {
-    /// It is the root directory of the host.
+    /// The directory is the root directory of the host.
     Root,
-    /// It is in the data directory, or contains the data directory under a name that a policy cannot hide.
+    /// The directory is in the data directory, or contains the data directory under a name that a policy cannot hide.
     Data,
-    /// The caller may not use it.
+    /// The caller may not use the directory.
     Outside,
 }
 

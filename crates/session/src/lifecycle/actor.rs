@@ -12,6 +12,7 @@ mod message_queue;
 mod permissions;
 mod policy_update;
 mod saved_changes;
+mod status;
 mod storage_limit;
 mod tool_gate;
 mod turn_sync;
@@ -21,7 +22,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use protocol::Grant;
+use protocol::{Grant, SessionStatus};
 use store::{StorageExceeded, StorageMeter};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -69,8 +70,16 @@ pub(crate) struct Actor {
     journal_broken: bool,
     /// The changes that were last recorded in `workspace.changed`.
     recorded_changes: Option<protocol::WorkspaceChanged>,
+    /// When the agent is stopped because no turn runs.
+    idle_deadline: Option<Instant>,
+    /// When the session ends, by the host's configuration.
+    ttl_deadline: Option<Instant>,
     /// The fsync of the last turn.
     turn_sync: TurnSync,
+    /// What the session did when that was last recorded.
+    status: SessionStatus,
+    /// Why the agent was stopped, until that is recorded.
+    sleep_reason: Option<&'static str>,
 }
 
 /// When something last happened, and the number of the last record then.
@@ -150,6 +159,8 @@ impl Actor {
                 let outcome = if self.agent.is_none() { self.resume_agent().await } else { Ok(()) };
                 self.reply_to(reply, outcome).await;
             }
+            ActorCommand::RunQueue => self.run_queue(),
+            ActorCommand::Drain(draining) => self.tell_draining(draining),
             ActorCommand::Interrupt(reply) => {
                 let outcome = self.advance_turn(TurnInput::Interrupt).await;
                 self.reply_to(reply, outcome).await;
@@ -168,6 +179,10 @@ impl Actor {
             }
             ActorCommand::ChangePolicy(change, reply) => {
                 let outcome = self.change_policy(change).await;
+                self.reply_to(reply, outcome).await;
+            }
+            ActorCommand::Update(update, reply) => {
+                let outcome = self.update(update).await;
                 self.reply_to(reply, outcome).await;
             }
             ActorCommand::Terminate(reply) => {
@@ -211,7 +226,8 @@ impl Actor {
         let running = self.turn == TurnState::Running;
         let timeout = running.then(|| self.turn_deadline.min(self.silence.since + self.host.config.timeouts.silence));
         let space_check = (self.turn != TurnState::Idle).then_some(self.space_deadline);
-        [self.pending.first_deadline(), self.stop_deadline, self.grant_deadline, timeout, space_check]
+        let lives = [self.idle_deadline, self.ttl_deadline].into_iter().flatten().min();
+        [self.pending.first_deadline(), self.stop_deadline, self.grant_deadline, timeout, space_check, lives]
             .into_iter()
             .flatten()
             .min()
@@ -236,7 +252,7 @@ impl Actor {
         if self.turn == TurnState::Running && self.silence.since + self.host.config.timeouts.silence <= now {
             self.check_silence(now).await?;
         }
-        Ok(Flow::Continue(()))
+        self.check_lifetime(now).await
     }
 
     async fn check_silence(&mut self, now: Instant) -> Result<(), SessionError> {
@@ -255,14 +271,15 @@ impl Actor {
 
     /// Publishes the snapshot, and closes files while the session is idle, so that thousands of sessions can wait
     /// without holding a descriptor.
-    fn publish_and_release(&self) {
+    fn publish_and_release(&mut self) {
         self.publish_snapshot();
         if self.turn == TurnState::Idle && self.queue.is_empty() && !self.turn_sync.is_running() {
             self.handle.release_files();
         }
     }
 
-    fn publish_snapshot(&self) {
+    fn publish_snapshot(&mut self) {
+        self.note_status();
         let native_session_id = self.recorder.native_session_id.as_deref();
         self.handle.publish(native_session_id, self.pending.requests(), &self.grants, &self.queue);
     }

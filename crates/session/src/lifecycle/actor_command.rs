@@ -1,6 +1,6 @@
 //! Commands to the actor of a running session.
 
-use protocol::{PermissionId, PermissionReply, QuestionId, TurnId};
+use protocol::{HostDraining, PermissionId, PermissionReply, QuestionId, SessionUpdated, TurnId};
 use tokio::sync::oneshot;
 
 use crate::lifecycle::SessionPolicyChange;
@@ -26,6 +26,10 @@ pub(crate) enum ActorCommand {
     Unqueue(TurnId, ReplySender<()>),
     /// Start the agent if it does not run, and continue with the queued messages.
     Resume(ReplySender<()>),
+    /// Continue with the queued messages of a host that died; a session without any stays asleep.
+    RunQueue,
+    /// Tell clients that the host stops, while a turn runs.
+    Drain(HostDraining),
     /// Interrupt the turn.
     Interrupt(ReplySender<()>),
     /// Answer a permission request.
@@ -36,6 +40,8 @@ pub(crate) enum ActorCommand {
     Revoke(PermissionId, ReplySender<()>),
     /// Narrow or widen the network policy.
     ChangePolicy(SessionPolicyChange, ReplySender<()>),
+    /// Change title, labels or metadata.
+    Update(SessionUpdated, ReplySender<()>),
     /// End the session.
     Terminate(ReplySender<()>),
     /// Stop the agent because the host shuts down; the session can be resumed.
@@ -55,8 +61,9 @@ impl ActorCommand {
             | Self::Question(_, _, reply)
             | Self::Revoke(_, reply)
             | Self::ChangePolicy(_, reply)
+            | Self::Update(_, reply)
             | Self::Terminate(reply) => reply.send(Err(error)).is_err(),
-            Self::Close => false,
+            Self::RunQueue | Self::Drain(_) | Self::Close => false,
         };
     }
 }

@@ -47,9 +47,9 @@ struct ExitProgress {
 /// Something that an agent process did.
 #[derive(Debug)]
 pub(crate) enum AgentSignal {
-    /// It printed a line to stdout.
+    /// The process printed a line to stdout.
     Line(OutputLine),
-    /// It has exited.
+    /// The process has exited.
     Exited,
 }
 

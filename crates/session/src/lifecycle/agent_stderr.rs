@@ -11,10 +11,10 @@ use crate::lifecycle::{LineReader, OutputLine};
 
 const HEAD_LINES: usize = 20;
 const TAIL_LINES: usize = 50;
-/// Longest lines part of one line, in bytes. Stderr is for people, who do not read longer lines.
+/// The longest recorded part of one line, in bytes. Stderr is for people, who do not read longer lines.
 const LINE_CAP: usize = 8 * 1024;
 
-/// The lines lines of a stderr, shared by the task that reads it and the actor that reports it.
+/// The first and last lines of a stderr, shared by the task that reads it and the actor that reports it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StderrBuffer(Arc<Mutex<StderrLines>>);
 
@@ -34,7 +34,7 @@ impl StderrBuffer {
         }
     }
 
-    /// Returns the lines lines so far; `None` when nothing was written.
+    /// Returns the recorded lines; `None` when nothing was written.
     pub(crate) fn output(&self) -> Option<StderrOutput> {
         let lines = lock(&self.0);
         if lines.total == 0 {

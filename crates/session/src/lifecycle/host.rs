@@ -23,6 +23,10 @@ pub(crate) struct SessionHost {
     pub(crate) tasks: TaskTracker,
     /// Set when the host shuts down; from then on no session starts.
     pub(crate) closing: AtomicBool,
+    /// Set before the host shuts down; from then on no turn starts.
+    pub(crate) draining: AtomicBool,
+    /// Whether sessions go on after their agents have crashed.
+    pub(crate) survives_crashes: AtomicBool,
     handles: Mutex<HashMap<SessionId, Arc<SessionHandle>>>,
     feed: Mutex<Option<Arc<GlobalFeed>>>,
 }
@@ -30,10 +34,12 @@ pub(crate) struct SessionHost {
 impl SessionHost {
     pub(crate) fn new(config: SessionHostConfig, store: SessionStore) -> Self {
         Self {
+            closing: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+            survives_crashes: AtomicBool::new(config.lifetime.survives_crashes),
             config,
             store: Arc::new(store),
             tasks: TaskTracker::new(),
-            closing: AtomicBool::new(false),
             handles: Mutex::default(),
             feed: Mutex::default(),
         }
@@ -69,8 +75,14 @@ impl SessionHost {
         directory.map_or(Ok(policy.clone()), |directory| hide_data_dir(&policy, directory, self.store.directory()))
     }
 
+    /// Fails when the host is about to shut down, so that no turn starts.
+    pub(crate) fn refuse_while_draining(&self) -> Result<(), SessionError> {
+        if self.draining.load(Ordering::SeqCst) { Err(SessionError::ShuttingDown) } else { Ok(()) }
+    }
+
     /// Registers a new session; fails when a session with its id is registered.
     pub(crate) fn register(&self, handle: &Arc<SessionHandle>) -> Result<(), SessionError> {
+        self.refuse_while_draining()?;
         let mut handles = self.open_handles()?;
         if !handles.contains_key(&handle.id) {
             self.check_session_count(&handles, handle.token.as_deref())?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use agents::PlacedFile;
 use base::{ByteBudget, EGRESS_PORT};
-use egress::{CA_BUNDLE_PATH, DnsSockets, Egress, EgressLimits, LivePolicy, ProxyCredentials};
+use egress::{DnsSockets, Egress, EgressLimits, LivePolicy, ProxyCredentials};
 use gateway::{GatewayIdentity, SessionToken};
 use policy::EffectivePolicy;
 use sandbox::{Sandbox, SandboxError, SandboxPort};
@@ -35,10 +35,9 @@ impl SandboxCredentials {
         Ok(Self { token, proxy })
     }
 
-    /// Returns the certificate bundle to place in the sandbox, if the proxy intercepts TLS.
-    pub(crate) fn files(&self) -> Option<PlacedFile> {
-        let session_ca = self.proxy.session_ca.as_ref()?;
-        Some(PlacedFile { path: CA_BUNDLE_PATH.to_owned(), content: session_ca.ca_bundle() })
+    /// Returns the files to place in the sandbox: certificates, and settings of package tools.
+    pub(crate) fn files(&self) -> Vec<PlacedFile> {
+        self.proxy.files().into_iter().map(|(path, content)| PlacedFile { path, content }).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 //! Only the network policy can change: the rest is built into the sandbox. Changes are recorded and applied in order,
 //! also after a restart, so that a narrowed policy does not become wider by itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use policy::{EffectivePolicy, NarrowingLayer, PolicyKey};
@@ -76,8 +77,12 @@ impl SessionPolicyChange {
             Self::Narrow(_) => (NarrowingLayer::assign(rule)?, true),
             Self::Widen(_) => (NarrowingLayer::grant(rule)?, false),
         };
-        let is_network =
-            |key: PolicyKey| matches!(key, PolicyKey::NetEnabled | PolicyKey::NetAllowlist | PolicyKey::NetDenylist);
+        // Registries can be closed, but not opened: interception cannot be switched on later.
+        let is_network = |key: PolicyKey| match key {
+            PolicyKey::NetEnabled | PolicyKey::NetAllowlist | PolicyKey::NetDenylist => true,
+            PolicyKey::NetPackages => narrows,
+            _ => false,
+        };
         if !parsed.keys().all(is_network) {
             let why = "only `net` can change while a session runs; all other keys are built into its sandbox";
             return Err(SessionError::NotSupported { field: "rules", why });
@@ -106,6 +111,15 @@ impl Sessions {
         let change = SessionPolicyChange::Widen(PolicyChange { rules, expires_unix_secs });
         self.send_command(id, |reply| ActorCommand::ChangePolicy(change, reply)).await
     }
+}
+
+/// Returns `policy` narrowed by `rules`; fails for a rule that asks for more.
+pub(super) fn narrowed(policy: Arc<EffectivePolicy>, rules: &[String]) -> Result<Arc<EffectivePolicy>, SessionError> {
+    if rules.is_empty() {
+        return Ok(policy);
+    }
+    let layers = rules.iter().map(|rule| NarrowingLayer::assign(rule)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Arc::new(policy.narrowed(&layers)?))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use base::lock;
-use protocol::{Grant, SessionId, SessionInfo};
+use protocol::{Grant, SessionId, SessionInfo, SessionStatus};
 use sandbox::Sandbox;
 use store::{FileJournal, Journal as _};
 use tokio::sync::{Semaphore, mpsc};
@@ -67,6 +67,9 @@ pub(crate) struct SessionSnapshot {
     pub(crate) pending: Vec<PendingRequest>,
     grants: Vec<Grant>,
     queue: Vec<Arc<QueuedMessage>>,
+    /// The status and its start, once it has changed.
+    status: Option<(SessionStatus, i64)>,
+    last_prompt: Option<String>,
     /// Whether the actor has published its state; until then readers use the journal.
     is_published: bool,
 }
@@ -143,6 +146,26 @@ impl SessionHandle {
         snapshot.is_published = true;
     }
 
+    /// Sets what the session does since `since_ms`.
+    pub(crate) fn set_status(&self, status: SessionStatus, since_ms: i64) {
+        self.lock_snapshot().status = Some((status, since_ms));
+    }
+
+    /// Returns the status, once it has changed.
+    pub(crate) fn status(&self) -> Option<SessionStatus> {
+        self.lock_snapshot().status.map(|(status, _)| status)
+    }
+
+    /// Sets the start of the last message.
+    pub(crate) fn set_last_prompt(&self, text: String) {
+        self.lock_snapshot().last_prompt = Some(text);
+    }
+
+    /// Returns the start of the last message since the session was opened.
+    pub(crate) fn last_prompt(&self) -> Option<String> {
+        self.lock_snapshot().last_prompt.clone()
+    }
+
     /// Locks the snapshot. The actor holds the lock while it records a request, so that a reader who has seen the
     /// event also finds the request in the list.
     pub(crate) fn lock_snapshot(&self) -> MutexGuard<'_, SessionSnapshot> {
@@ -182,6 +205,14 @@ impl SessionHandle {
         let snapshot = self.lock_snapshot();
         if snapshot.native_session_id.is_some() {
             info.native_session_id.clone_from(&snapshot.native_session_id);
+        }
+        if snapshot.last_prompt.is_some() {
+            info.last_prompt.clone_from(&snapshot.last_prompt);
+        }
+        match snapshot.status {
+            _ if info.ended => info.status = SessionStatus::Ended,
+            Some((status, since)) => (info.status, info.status_since) = (status, since),
+            None => {}
         }
     }
 }

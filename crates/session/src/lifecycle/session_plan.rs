@@ -5,23 +5,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agents::{Agent, LaunchContext, McpServers, PlacedFile, ReadOnlyMount};
-use base::DEPENDENCIES;
+use base::{DEPENDENCIES, WORKSPACE};
 use policy::EffectivePolicy;
 use protocol::{
     CreateSession, EnforcedValue, EnforcementState, INTERACTIVE, KeyEnforcement, KeyEnforcements, NetworkAccess,
     PolicyEffective, PolicySentence, SessionId, SessionStarted, TerminalStart,
 };
-use sandbox::{MODEL_URL, Sandbox, SandboxSpec};
-use serde_json::Value;
+use sandbox::{MODEL_URL, Sandbox, SandboxBackend, SandboxSpec};
+use serde_json::{Map, Value};
 use store::{NewSession, OwnerId, SessionOrigin, SessionRecord};
 use uuid::Uuid;
 
 use crate::config::{AgentRegistry, RegisteredAgent, refuse_reserved};
 use crate::lifecycle::create_request::{permission_mode, refuse_unsupported};
+use crate::lifecycle::policy_change::narrowed;
 use crate::lifecycle::start_metadata::{ForkOrigin, StartMetadata};
 use crate::lifecycle::{SessionHost, SessionPolicyChange};
 use crate::skills::SkillSources;
-use crate::{HostBudget, SessionError, SessionOptions, WorkspaceAccess};
+use crate::{HostBudget, HostVariables, SessionError, SessionOptions, WorkspaceAccess};
 
 /// The agent name in the index of a session without an agent.
 pub(crate) const NO_AGENT: &str = "none";
@@ -39,7 +40,11 @@ pub(crate) struct SessionPlan {
     /// The name of the upstream; the host's default when absent.
     pub(crate) upstream: Option<String>,
     pub(crate) title: Option<String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) metadata: Option<Map<String, Value>>,
     pub(crate) directory: Option<PathBuf>,
+    /// The path of the directory inside the sandbox, as the session was created with.
+    pub(crate) workspace_at: PathBuf,
     pub(crate) options: SessionOptions,
     /// How many times the agent was started, this start included.
     pub(crate) epoch: u32,
@@ -52,6 +57,10 @@ pub(crate) struct SessionPlan {
     pub(crate) continues: bool,
     /// The policy at the start, without later changes.
     pub(crate) policy: Arc<EffectivePolicy>,
+    /// The rules by which the caller narrowed the policy.
+    pub(crate) rules: Vec<String>,
+    /// Additional variables of the agent.
+    pub(crate) environment: BTreeMap<String, String>,
     /// Changes of the network policy, oldest first.
     pub(crate) policy_changes: Vec<SessionPolicyChange>,
     /// Digest of the policy under which the session was created.
@@ -75,7 +84,11 @@ impl SessionPlan {
         let registered = plan.registered_agent(&host.config.agents)?;
         plan.check_agent_support(host, registered.agent)?;
         // Fails for unsupported modes before a sandbox is created.
-        plan.launch_plan(&registered, String::new())?;
+        let launch = plan.launch_plan(&registered, String::new())?;
+        if plan.environment.keys().any(|name| launch.env.contains_key(name)) {
+            let why = "a variable has a name that viv sets for this agent";
+            return Err(SessionError::NotSupported { field: "environment", why });
+        }
         plan.agent_version = registered.version;
         Ok(plan)
     }
@@ -141,10 +154,15 @@ impl SessionPlan {
             Some(policy) => host.hide_data_dir(policy.clone(), directory.as_deref())?,
             None => host.policy_in(directory.as_deref())?,
         };
+        let policy = narrowed(policy, &request.policy)?;
         if let Some(name) = &request.upstream {
             host.config.upstreams.find(name)?;
         }
+        let recorded = options.replay.as_ref().map(|replay| replay.workspace_at.clone());
+        let workspace_at =
+            recorded.unwrap_or_else(|| workspace_at(&*host.config.backend, directory.as_deref(), &policy));
         Ok(Self {
+            workspace_at,
             policy_digest: policy.digest().to_owned(),
             policy,
             id,
@@ -155,6 +173,10 @@ impl SessionPlan {
             model: request.model,
             upstream: request.upstream,
             title: request.title,
+            rules: request.policy,
+            environment: request.environment,
+            labels: request.labels,
+            metadata: request.metadata,
             directory,
             options,
             epoch: 1,
@@ -178,10 +200,17 @@ impl SessionPlan {
     }
 
     /// Returns the specification of a new sandbox with these mounts and files.
-    pub(crate) fn sandbox_spec(&self, mounts: Vec<ReadOnlyMount>, files: Vec<PlacedFile>) -> SandboxSpec {
+    pub(crate) fn sandbox_spec(
+        &self,
+        variables: &HostVariables,
+        mounts: Vec<ReadOnlyMount>,
+        files: Vec<PlacedFile>,
+    ) -> SandboxSpec {
         SandboxSpec {
+            toolchains: variables.toolchains(self.directory.as_deref(), &self.policy),
             id: format!("sbx_{}", Uuid::now_v7().simple()),
             workspace: self.directory.clone(),
+            workspace_at: self.workspace_at.clone(),
             mounts: mounts
                 .into_iter()
                 .map(|mount| (mount.source, PathBuf::from(mount.target)))
@@ -241,7 +270,8 @@ impl SessionPlan {
         let metadata: StartMetadata = serde_json::from_value(metadata).unwrap_or_default();
         let directory = info.directory.clone().map(PathBuf::from);
         // A project policy that cannot be read is not the policy under which the session was created.
-        let (policy, policy_digest) = match host.policy_in(directory.as_deref()) {
+        let policy = host.policy_in(directory.as_deref());
+        let (policy, policy_digest) = match policy.and_then(|policy| narrowed(policy, &metadata.rules)) {
             Ok(policy) => (policy, metadata.policy),
             Err(_) => (host.config.policy.clone(), String::new()),
         };
@@ -254,8 +284,13 @@ impl SessionPlan {
             model: info.model.clone(),
             upstream: metadata.upstream,
             title: info.title.clone(),
+            labels: info.labels.clone(),
+            metadata: info.metadata.clone(),
+            rules: metadata.rules,
+            environment: metadata.environment,
             policy,
             directory,
+            workspace_at: metadata.workspace.unwrap_or_else(|| WORKSPACE.into()),
             policy_digest,
             options: SessionOptions {
                 account: metadata.account,
@@ -314,6 +349,7 @@ impl SessionPlan {
             program: registered.program.clone(),
             mcp: self.mcp.clone(),
             node: registered.node.clone(),
+            workspace: self.workspace_at.to_str().map(str::to_owned),
         }
     }
 
@@ -329,6 +365,11 @@ impl SessionPlan {
             model: self.model.clone(),
             directory: self.directory.as_ref().map(|path| path.to_string_lossy().into_owned()),
             title: self.title.clone(),
+            labels: self.labels.clone(),
+            metadata: self.metadata.clone(),
+            account: self.options.account.clone(),
+            user: self.options.user.clone(),
+            token: self.options.token.clone(),
             mcp: (!self.mcp.is_empty()).then(|| serde_json::to_value(&self.mcp).ok()).flatten().and_then(as_map),
             skills: self.skills.to_json(),
             origin: if self.options.replay.is_some() { SessionOrigin::Replay } else { SessionOrigin::Started },
@@ -349,14 +390,29 @@ impl SessionPlan {
             account: self.options.account.clone(),
             user: self.options.user.clone(),
             task_name: self.options.task_name.clone(),
+            workspace: Some(self.workspace_at.clone()).filter(|path| path != Path::new(WORKSPACE)),
             dependencies: self.options.dependencies.clone(),
             replay_of: self.options.replay.as_ref().map(|replay| replay.of.clone()),
             forked_from: self.forked_from.clone().filter(|_| !self.continues),
             continues: self.forked_from.clone().filter(|_| self.continues),
             terminal: self.terminal.clone(),
+            title: self.title.clone(),
+            labels: self.labels.clone(),
+            metadata: self.metadata.clone(),
+            rules: self.rules.clone(),
+            environment: self.environment.clone(),
         };
         SessionStarted { metadata: serde_json::to_value(metadata).ok() }
     }
+}
+
+/// Returns the path inside for a workspace at `directory` on the host.
+pub(crate) fn workspace_at(
+    backend: &dyn SandboxBackend,
+    directory: Option<&Path>,
+    policy: &EffectivePolicy,
+) -> PathBuf {
+    directory.map_or_else(|| PathBuf::from(WORKSPACE), |directory| backend.workspace_path(directory, policy))
 }
 
 /// Returns the epoch of an index record.

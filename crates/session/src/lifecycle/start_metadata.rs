@@ -1,9 +1,11 @@
 //! The metadata of `session.started`, from which a session is resumed or replayed.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use protocol::{SessionId, TerminalStart};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// The session and event from which a fork starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +38,9 @@ pub(crate) struct StartMetadata {
     pub(crate) user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) task_name: Option<String>,
+    /// The path of the workspace inside; `/workspace` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workspace: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dependencies: Option<PathBuf>,
     /// The session that this one replays.
@@ -49,4 +54,17 @@ pub(crate) struct StartMetadata {
     /// The terminal of an interactive session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) terminal: Option<TerminalStart>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) title: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) labels: BTreeMap<String, String>,
+    /// The client's own data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) metadata: Option<Map<String, Value>>,
+    /// The rules by which the caller narrowed the policy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) rules: Vec<String>,
+    /// Additional variables of the agent.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) environment: BTreeMap<String, String>,
 }

@@ -46,7 +46,7 @@ pub(crate) enum TurnInput {
 /// The action that the actor must take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TurnEffect {
-    /// Nothing.
+    /// Do nothing.
     None,
     /// Record `turn.started` and send the prompt to the agent.
     Start,

@@ -11,9 +11,10 @@ use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
 
 /// Fields that differ between any two runs, or that only a recording or only a replay has.
-const RUN_SPECIFIC: [&str; 18] = [
+const RUN_SPECIFIC: [&str; 19] = [
     "account",
     "address",
+    "answered_by",
     "asked_by",
     "body",
     "bytes",
@@ -82,6 +83,9 @@ fn event_order(body: &EventBody) -> Option<EventOrder> {
         | EventBody::MessageQueued(_)
         | EventBody::MessageRemoved(_)
         | EventBody::SessionRegistered(_)
+        | EventBody::SessionStatus(_)
+        | EventBody::SessionUpdated(_)
+        | EventBody::HostDraining(_)
         | EventBody::SessionRecovered(_) => None,
         EventBody::SessionEnded(ended) => (ended.reason == SessionEndReason::Error).then_some(EventOrder::Ordered),
         EventBody::AnthropicRequest(_)
@@ -112,6 +116,14 @@ fn line(body: &EventBody, normalizer: &RequestNormalizer, ids: &mut IdNumbers) -
     if let Some(changed) = data.as_object_mut().filter(|_| matches!(body, EventBody::WorkspaceChanged(_))) {
         for field in ["set", "digest", "left_processes"] {
             changed.remove(field);
+        }
+    }
+    // What a client says about its session changes nothing in it.
+    if let EventBody::SessionStarted(_) = body
+        && let Some(metadata) = data["metadata"].as_object_mut()
+    {
+        for field in ["title", "labels", "metadata"] {
+            metadata.remove(field);
         }
     }
     // Ids of unordered events depend on their order, so they are removed rather than numbered.

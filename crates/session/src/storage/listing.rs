@@ -1,7 +1,7 @@
 //! Lists and looks up sessions in the index.
 
-use protocol::{SessionId, SessionInfo};
-use store::{SessionListCursor, SessionRecord};
+use protocol::{SessionId, SessionInfo, SessionStatus};
+use store::{SessionFilter, SessionListCursor, SessionRecord};
 
 use crate::{SessionError, Sessions};
 
@@ -17,8 +17,18 @@ pub struct SessionListPage {
 impl Sessions {
     /// Returns at most `limit` sessions, newest first, from the start or from a cursor.
     pub fn list(&self, from: Option<SessionListCursor>, limit: usize) -> Result<SessionListPage, SessionError> {
+        self.list_filtered(&SessionFilter::default(), from, limit)
+    }
+
+    /// Like [`Self::list`], with only the sessions that `filter` admits.
+    pub fn list_filtered(
+        &self,
+        filter: &SessionFilter,
+        from: Option<SessionListCursor>,
+        limit: usize,
+    ) -> Result<SessionListPage, SessionError> {
         self.host.store.pending_updates.write_to(&self.host.store.index);
-        let page = self.host.store.index.list(from, limit)?;
+        let page = self.host.store.index.list_filtered(filter, from, limit)?;
         let sessions = page.sessions.into_iter().map(|record| self.to_info(record)).collect();
         Ok(SessionListPage { sessions, next: page.next })
     }
@@ -38,7 +48,13 @@ impl Sessions {
     pub(crate) fn to_info(&self, mut record: SessionRecord) -> SessionInfo {
         self.host.store.pending_updates.apply_to(&mut record);
         let is_foreign = record.outcome.is_none() && record.owner != *self.host.store.owner.id();
+        let asleep = is_foreign
+            && record.info.status != SessionStatus::Asleep
+            && self.host.store.index.is_orphan(&record).unwrap_or_default();
         let mut info = record.info;
+        if asleep {
+            info.status = SessionStatus::Asleep;
+        }
         match self.host.handle(&info.session_id) {
             Some(handle) => handle.refresh(&mut info),
             // The index gets the event count at the end of a turn; the journal has it before.

@@ -11,7 +11,7 @@ use protocol::{
     PermissionReply, Question, QuestionId, Resolution, SessionRecovered, SessionStarted, Turn, TurnId, TurnOutcome,
     TurnPhase,
 };
-use store::{Journal, JournalError};
+use store::{Journal, JournalError, SessionTally};
 
 use crate::AcceptedMessage;
 use crate::lifecycle::{
@@ -39,6 +39,8 @@ pub(crate) struct OpenState {
     pub(crate) grants: Vec<Grant>,
     /// Changes of the network policy, oldest first.
     pub(crate) policy_changes: Vec<SessionPolicyChange>,
+    /// Counts of all events.
+    pub(crate) tally: SessionTally,
     /// The digests of the bodies that are stored in files.
     pub(crate) bodies: HashSet<Digest>,
     turn: Option<TurnId>,
@@ -96,6 +98,7 @@ impl OpenState {
 
     fn observe(&mut self, event: Event) {
         let sequence = event.sequence;
+        self.tally.count(&event.draft.body);
         match event.draft.body {
             EventBody::SessionStarted(started) => self.started = Some(started),
             EventBody::SessionEnded(_) => self.ended = true,

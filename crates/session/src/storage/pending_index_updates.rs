@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
 use base::lock;
-use protocol::SessionId;
+use protocol::{SessionId, SessionStatus};
 use store::{SessionIndex, SessionIndexError, SessionPatch, SessionRecord};
 
 /// Updates kept in memory. The index gets any others when their sessions are opened, or at the next start.
@@ -44,7 +44,9 @@ impl PendingIndexUpdates {
     pub(crate) fn apply_to(&self, record: &mut SessionRecord) {
         if let Some(patch) = self.all().get(&record.info.session_id) {
             record.info.event_count = patch.event_count.unwrap_or(record.info.event_count);
-            record.info.ended |= patch.outcome.is_some();
+            if patch.outcome.is_some() {
+                (record.info.ended, record.info.status) = (true, SessionStatus::Ended);
+            }
             record.outcome = record.outcome.or(patch.outcome);
         }
     }

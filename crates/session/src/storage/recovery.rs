@@ -5,8 +5,12 @@
 
 use std::sync::Arc;
 
-use protocol::{Event, EventBody, EventDraft, SessionEndReason, SessionEnded, SessionId, TerminatedBy};
-use store::{FileJournal, Journal, JournalError, LineDefect, SessionOutcome, SessionPatch, SessionRecord};
+use protocol::{
+    Event, EventBody, EventDraft, SessionEndReason, SessionEnded, SessionId, SessionInfo, SessionStatus, TerminatedBy,
+};
+use store::{
+    FileJournal, Journal, JournalError, LineDefect, SessionOutcome, SessionPatch, SessionRecord, SessionTally,
+};
 
 use crate::SessionError;
 use crate::storage::{OpenState, SessionStore, last_sequence};
@@ -110,8 +114,12 @@ fn adopt(
         }
     };
     let (event_count, outcome) = (Some(last_sequence(journal)), outcome.map(Into::into));
-    store.index.update(&record.info.session_id, &SessionPatch { event_count, outcome, ..SessionPatch::default() })?;
-    Ok(record)
+    let SessionInfo { turns, cost_picos, denials, .. } = record.info;
+    // The host may have died before it added the counts of its last turn. The end of that turn was recorded just now.
+    journal.take_tally();
+    let tally = OpenState::read(journal)?.tally.since(SessionTally { turns, cost_picos, denials });
+    let patch = SessionPatch { event_count, outcome, tally, ..SessionPatch::default() };
+    Ok(store.index.update(&record.info.session_id, &patch)?)
 }
 
 /// Writes the recorded end of a session to the index, which the disk had no space for before.
@@ -130,7 +138,11 @@ pub(crate) fn index_recorded_end(
 /// Returns whether nothing is open, judging by the last event.
 fn is_idle(journal: &FileJournal) -> Result<bool, SessionError> {
     let body = last_event(journal)?.map(|event| event.draft.body);
-    Ok(matches!(body, Some(EventBody::SessionStarted(_) | EventBody::TurnEnded(_) | EventBody::SessionRecovered(_))))
+    Ok(match body {
+        Some(EventBody::SessionStarted(_) | EventBody::TurnEnded(_) | EventBody::SessionRecovered(_)) => true,
+        Some(EventBody::SessionStatus(now)) => matches!(now.status, SessionStatus::Idle | SessionStatus::Asleep),
+        _ => false,
+    })
 }
 
 fn last_event(journal: &FileJournal) -> Result<Option<Event>, SessionError> {

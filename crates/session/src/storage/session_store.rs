@@ -107,6 +107,11 @@ impl SessionStore {
         u64::try_from(self.clock.now().as_second()).unwrap_or(0)
     }
 
+    /// Returns the milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.clock.now().as_millisecond()
+    }
+
     /// Returns the data directory.
     pub(crate) fn directory(&self) -> &DataDir {
         &self.directory

@@ -14,7 +14,7 @@ use super::record_batch::RecordBatch;
 use super::writer::JournalWriter;
 use super::{FilePool, Journal, JournalError, StoredRange};
 use crate::feed::{GrowthFlag, GrowthTracker};
-use crate::{Clock, StorageMeter};
+use crate::{Clock, SessionTally, StorageMeter};
 
 /// The records of one session as JSON lines in a file.
 ///
@@ -29,6 +29,8 @@ pub struct FileJournal {
     growth: Option<Arc<GrowthTracker>>,
     growth_flag: GrowthFlag,
     storage: Option<Arc<StorageMeter>>,
+    /// Counts of the records since they were taken.
+    tally: Mutex<SessionTally>,
 }
 
 /// A journal with the result of opening it.
@@ -83,7 +85,8 @@ impl FileJournal {
         let last = watch::Sender::new(writer.position.sequence);
         let (writer, sync_state) = (Mutex::new(writer), Mutex::default());
         let (growth, growth_flag, storage) = (None, GrowthFlag::default(), None);
-        Self { path, session, clock, writer, sync_state, last, growth, growth_flag, storage }
+        let tally = Mutex::default();
+        Self { path, session, clock, writer, sync_state, last, growth, growth_flag, storage, tally }
     }
 
     /// Reports every later record to `growth`.
@@ -101,6 +104,11 @@ impl FileJournal {
     /// Returns the meter of the session's disk space.
     pub fn storage(&self) -> Option<&Arc<StorageMeter>> {
         self.storage.as_ref()
+    }
+
+    /// Returns the counts of the records since the last call, or since the journal was opened.
+    pub fn take_tally(&self) -> SessionTally {
+        std::mem::take(&mut *lock(&self.tally))
     }
 
     /// Returns the bytes of all records.
@@ -135,6 +143,12 @@ impl Journal for FileJournal {
             storage.admit_records(needed, drafts).map_err(JournalError::StorageLimit)?;
         }
         writer.write(&self.path, batch)?;
+        {
+            let mut tally = lock(&self.tally);
+            for draft in drafts {
+                tally.count(&draft.body);
+            }
+        }
         self.last.send_replace(writer.position.sequence);
         if let Some(growth) = &self.growth {
             growth.note(&self.session, &self.growth_flag);

@@ -51,7 +51,7 @@ pub enum LedgerError {
 
 /// A limit that a hold would exceed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` allows {} {}; {spent} spent, {held} held, {asked} asked", .limit.name, .limit.max.amount(), .limit.max.unit())]
+#[error("`{}` allows {} {}; {spent} spent, {held} held, {asked} requested", .limit.name, .limit.max.amount(), .limit.max.unit())]
 pub struct LimitExceeded {
     /// The limit.
     pub limit: UsageLimit,

@@ -14,7 +14,7 @@ use super::{CallCharge, CallHold, CallProgress, HoldChange, LedgerError, Resolut
 pub enum LedgerOperation {
     /// Reserves the highest possible cost of a call, if every limit of the hold allows it.
     Hold(Box<CallHold>),
-    /// Changes the held amount of a call that has not ended. More is held only if every limit allows it.
+    /// Changes the held amount of a call that has not ended. A larger amount is held only if every limit allows it.
     Adjust(CallId, HoldChange),
     /// Records the progress of a call.
     Advance(CallId, CallProgress),

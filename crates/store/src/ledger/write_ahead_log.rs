@@ -172,7 +172,7 @@ impl LogReader {
         Ok(read_header(&file)?.map(|(generation, first)| Self { file, generation, first, length }))
     }
 
-    /// Returns complete lines from byte `start` on, at most `max_bytes` of them.
+    /// Returns the complete lines from byte `start` on, at most `max_bytes` bytes in all.
     pub(super) fn lines(&self, start: u64, max_bytes: u64) -> io::Result<Vec<u8>> {
         let count = self.length.saturating_sub(start).min(max_bytes);
         let mut bytes = vec![0; usize::try_from(count).unwrap_or(0)];

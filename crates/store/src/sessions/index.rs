@@ -1,8 +1,11 @@
 //! The table of sessions.
 
 mod drift;
+mod filter;
 mod progress;
+mod status;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -10,15 +13,18 @@ use base::lock;
 use protocol::SessionId;
 use rusqlite::{Connection, ErrorCode, Params, named_params, params};
 
+use self::status::replace_labels;
 use super::name::{NAMES_PER_QUERY, names};
-use super::record::{NewSession, SessionListCursor, SessionPage, SessionPatch, SessionRecord, SessionRow};
+use super::record::{NewSession, SessionPatch, SessionRecord, SessionRow};
 use super::{SessionIndexError, SessionOutcome};
 use crate::database::{self, SqliteWal, Synchronous};
 use crate::owner::is_alive;
 use crate::{Clock, DataDir, OwnerId};
 
 pub use drift::DriftRecord;
+pub use filter::{LabelFilter, SessionFilter};
 pub use progress::SessionProgress;
+pub use status::SessionTally;
 
 /// The migrations of the database that holds sessions, tokens, idempotency keys and drift counts.
 pub(crate) const SCHEMA: &[&str] = &[
@@ -78,6 +84,7 @@ CREATE INDEX request_age ON request (begun_ms);",
     "ALTER TABLE session ADD COLUMN origin TEXT NOT NULL DEFAULT 'started';
 DROP VIEW kept;
 CREATE VIEW kept AS SELECT * FROM session WHERE deleted_ms IS NULL;",
+    status::MIGRATION,
 ];
 
 /// The most ids in the error for an ambiguous reference.
@@ -117,9 +124,9 @@ impl SessionIndex {
     /// Creates a session and gives it a name. Fails if the id exists. Of two concurrent calls with the same id, one
     /// succeeds. The change is not synced; see [`Self::sync`].
     pub fn create(&self, new: &NewSession) -> Result<SessionRecord, SessionIndexError> {
-        let connection = lock(&self.connection);
+        let mut connection = lock(&self.connection);
         for names in names(new.id.as_str()) {
-            match self.insert(&connection, new, &names) {
+            match self.insert(&mut connection, new, &names) {
                 Ok(record) => return Ok(record),
                 Err(error) if is_taken(&error, "session.id") => {
                     return Err(SessionIndexError::AlreadyExists(new.id.clone()));
@@ -171,19 +178,6 @@ impl SessionIndex {
         }
     }
 
-    /// Returns at most `limit` sessions, newest first, from the start or from the cursor of the previous page.
-    pub fn list(&self, from: Option<SessionListCursor>, limit: usize) -> Result<SessionPage, SessionIndexError> {
-        let before = from.map_or(i64::MAX, |cursor| cursor.0);
-        let wanted = i64::try_from(limit).unwrap_or(i64::MAX - 1);
-        let clause = "WHERE place < ?1 ORDER BY place DESC LIMIT ?2";
-        // One more row than requested shows whether there is a next page.
-        let mut rows = many(&lock(&self.connection), clause, [before, wanted.saturating_add(1)])?;
-        let has_more = rows.len() > limit;
-        rows.truncate(limit);
-        let next = rows.last().filter(|_| has_more).map(|row| row.cursor);
-        Ok(SessionPage { sessions: rows.into_iter().map(|row| row.record).collect(), next })
-    }
-
     /// Applies `change` and returns the changed session, after syncing.
     pub fn update(&self, id: &SessionId, change: &SessionPatch) -> Result<SessionRecord, SessionIndexError> {
         let record = self.update_unsynced(id, change)?;
@@ -201,6 +195,14 @@ impl SessionIndex {
                 title = coalesce(:title, title),
                 native_session_id = coalesce(:native_session_id, native_session_id),
                 event_count = max(event_count, coalesce(:event_count, 0)),
+                labels = coalesce(:labels, labels),
+                metadata = coalesce(:metadata, metadata),
+                last_prompt = coalesce(:last_prompt, last_prompt),
+                turns = turns + :turns,
+                cost_picos = cost_picos + :cost_picos,
+                denials = denials + :denials,
+                status = CASE WHEN coalesce(outcome, :outcome) IS NULL THEN status ELSE 'ended' END,
+                status_ms = CASE WHEN outcome IS NULL AND :outcome IS NOT NULL THEN :now ELSE status_ms END,
                 outcome = coalesce(outcome, :outcome),
                 updated_ms = max(updated_ms, :now)
              WHERE id = :id AND deleted_ms IS NULL RETURNING {}",
@@ -214,11 +216,26 @@ impl SessionIndex {
             ":title": change.title,
             ":native_session_id": change.native_session_id,
             ":event_count": change.event_count,
+            ":labels": change.labels.as_ref().map(to_json).transpose()?,
+            ":metadata": change.metadata.as_ref().map(to_json).transpose()?,
+            ":last_prompt": change.last_prompt,
+            ":turns": change.tally.turns,
+            ":cost_picos": change.tally.cost_picos,
+            ":denials": change.tally.denials,
             ":outcome": change.outcome.map(SessionOutcome::as_str),
             ":now": self.now(),
         };
-        let connection = lock(&self.connection);
-        write_row(&connection, &sql, values)?.ok_or_else(|| SessionIndexError::NotFound(id.to_string()))
+        let mut connection = lock(&self.connection);
+        // Without labels, one statement needs no transaction of its own.
+        let Some(labels) = &change.labels else {
+            return write_row(&connection, &sql, values)?.ok_or_else(|| SessionIndexError::NotFound(id.to_string()));
+        };
+        let transaction = connection.transaction()?;
+        let row = write_row(&transaction, &sql, values)?;
+        let record = row.ok_or_else(|| SessionIndexError::NotFound(id.to_string()))?;
+        replace_labels(&transaction, id, labels)?;
+        transaction.commit()?;
+        Ok(record)
     }
 
     /// Stores the agent's own session id, without syncing. Cheaper than [`Self::update_unsynced`], because every new
@@ -233,9 +250,17 @@ impl SessionIndex {
 
     /// Deletes a session that has ended, except its id and name; returns whether it existed.
     pub fn delete(&self, id: &SessionId) -> Result<bool, SessionIndexError> {
-        let sql = "UPDATE session SET deleted_ms = ?1, title = NULL, directory = NULL, mcp = NULL, skills = NULL
+        let sql = "UPDATE session SET deleted_ms = ?1, title = NULL, directory = NULL, mcp = NULL, skills = NULL,
+             labels = NULL, metadata = NULL, last_prompt = NULL
              WHERE id = ?2 AND deleted_ms IS NULL AND outcome IS NOT NULL";
-        let deleted = lock(&self.connection).execute(sql, params![self.now(), id.as_str()])? > 0;
+        let mut connection = lock(&self.connection);
+        let transaction = connection.transaction()?;
+        let deleted = transaction.execute(sql, params![self.now(), id.as_str()])? > 0;
+        if deleted {
+            replace_labels(&transaction, id, &BTreeMap::new())?;
+        }
+        transaction.commit()?;
+        drop(connection);
         self.sync()?;
         Ok(deleted)
     }
@@ -282,17 +307,18 @@ impl SessionIndex {
     /// Inserts the session with the first free name of `names`.
     fn insert(
         &self,
-        connection: &Connection,
+        connection: &mut Connection,
         new: &NewSession,
         names: &[String; NAMES_PER_QUERY],
     ) -> rusqlite::Result<SessionRecord> {
         let sql = format!(
             "INSERT INTO session (id, name, agent, agent_mode, permission_mode, model, variant, directory, title, mcp,
-                 skills, created_ms, updated_ms, origin, owner)
+                 skills, created_ms, updated_ms, origin, owner, labels, metadata, account, user, token, status, status_ms)
              VALUES (:id,
                  (SELECT value FROM json_each(:names) WHERE NOT EXISTS (SELECT 1 FROM session WHERE name = value) LIMIT 1),
                  :agent, :agent_mode, :permission_mode, :model, :variant, :directory, :title, :mcp,
-                 :skills, coalesce(:created, :now), :now, :origin, :owner)
+                 :skills, coalesce(:created, :now), :now, :origin, :owner, :labels, :metadata, :account, :user, :token,
+                 'idle', :now)
              RETURNING {}",
             SessionRow::COLUMNS
         );
@@ -315,13 +341,31 @@ impl SessionIndex {
             ":now": self.now(),
             ":origin": new.origin.as_str(),
             ":owner": new.owner.as_str(),
+            ":labels": (!new.labels.is_empty()).then(|| json(serde_json::json!(new.labels))),
+            ":metadata": new.metadata.clone().map(|metadata| json(metadata.into())),
+            ":account": new.account,
+            ":user": new.user,
+            ":token": new.token,
         };
-        write_row(connection, &sql, values)?.ok_or(rusqlite::Error::QueryReturnedNoRows)
+        let inserted =
+            |connection: &Connection| write_row(connection, &sql, values)?.ok_or(rusqlite::Error::QueryReturnedNoRows);
+        if new.labels.is_empty() {
+            return inserted(connection);
+        }
+        let transaction = connection.transaction()?;
+        let record = inserted(&transaction)?;
+        replace_labels(&transaction, &new.id, &new.labels)?;
+        transaction.commit()?;
+        Ok(record)
     }
 
     fn now(&self) -> i64 {
         self.clock.now().as_millisecond()
     }
+}
+
+fn to_json(value: &impl serde::Serialize) -> Result<String, rusqlite::Error> {
+    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
 
 /// Runs `sql` and returns the inserted or changed row. Reads to the end, because the step after the last row commits

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use protocol::{SessionId, SessionInfo};
+use protocol::{SessionId, SessionInfo, SessionStatus};
 use rusqlite::Row;
 use rusqlite::types::Type;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::SessionIndexError;
+use super::{SessionIndexError, SessionTally};
 use crate::OwnerId;
 
 /// A session to create.
@@ -37,23 +37,33 @@ pub struct NewSession {
     pub skills: Option<Value>,
     /// Time of creation in milliseconds since 1970; `None` means now.
     pub created_ms: Option<i64>,
-    /// How the session came to be.
+    /// The origin of the session.
     pub origin: SessionOrigin,
     /// The process that runs the session.
     pub owner: OwnerId,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// The client's own data.
+    pub metadata: Option<Map<String, Value>>,
+    /// The account that pays.
+    pub account: Option<String>,
+    /// The user.
+    pub user: Option<String>,
+    /// Id of the access token that created the session.
+    pub token: Option<String>,
 }
 
-/// How a session came to be.
+/// The origin of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SessionOrigin {
     /// A person or a client started it: `viv run`, `viv task`, the API.
     #[default]
     Started,
-    /// It replays another session.
+    /// The session replays another session.
     Replay,
-    /// It runs one command of `viv exec`.
+    /// The session runs one command of `viv exec`.
     Exec,
-    /// It was imported from a bundle.
+    /// The session was imported from a bundle.
     Import,
 }
 
@@ -86,6 +96,11 @@ impl NewSession {
             created_ms: None,
             origin: SessionOrigin::default(),
             owner,
+            labels: BTreeMap::new(),
+            metadata: None,
+            account: None,
+            user: None,
+            token: None,
         }
     }
 }
@@ -101,6 +116,8 @@ pub struct SessionRecord {
     pub epoch: u64,
     /// The process that runs the session, or ran it last.
     pub owner: OwnerId,
+    /// Id of the access token that created the session.
+    pub token: Option<String>,
 }
 
 /// The outcome of a session.
@@ -142,7 +159,7 @@ impl From<protocol::SessionEndReason> for SessionOutcome {
 }
 
 /// A change of a session; `None` means unchanged.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionPatch {
     /// The agent's own mode.
     pub agent_mode: Option<String>,
@@ -158,6 +175,14 @@ pub struct SessionPatch {
     pub event_count: Option<u64>,
     /// The outcome. The outcome of a session that has ended does not change.
     pub outcome: Option<SessionOutcome>,
+    /// All labels after the change.
+    pub labels: Option<BTreeMap<String, String>>,
+    /// The whole metadata after the change.
+    pub metadata: Option<Map<String, Value>>,
+    /// The start of the last message.
+    pub last_prompt: Option<String>,
+    /// What is added to the counts.
+    pub tally: SessionTally,
 }
 
 /// A page of the list of sessions.
@@ -195,7 +220,8 @@ pub(super) struct SessionRow {
 impl SessionRow {
     /// The columns that [`SessionRow::read`] expects, in any order.
     pub(super) const COLUMNS: &str = "place, id, name, agent, agent_mode, permission_mode, model, variant, directory, \
-         title, mcp, skills, native_session_id, event_count, created_ms, updated_ms, outcome, epoch, owner";
+         title, mcp, skills, native_session_id, event_count, created_ms, updated_ms, outcome, epoch, owner, status, status_ms, \
+         labels, metadata, account, user, token, turns, cost_picos, denials, last_prompt";
 
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         let outcome = parse_column(row, "outcome", |text| SessionOutcome::parse(text).ok_or("unknown outcome"))?;
@@ -217,9 +243,20 @@ impl SessionRow {
             title: row.get("title")?,
             mcp: parse_column(row, "mcp", |text| serde_json::from_str(text))?,
             skills: parse_column(row, "skills", |text| serde_json::from_str(text))?,
+            status: parse_column(row, "status", |text| SessionStatus::from_name(text).ok_or("unknown status"))?
+                .unwrap_or_default(),
+            status_since: row.get("status_ms")?,
+            labels: parse_column(row, "labels", |text| serde_json::from_str(text))?.unwrap_or_default(),
+            metadata: parse_column(row, "metadata", |text| serde_json::from_str(text))?,
+            account: row.get("account")?,
+            user: row.get("user")?,
+            turns: row.get("turns")?,
+            cost_picos: row.get("cost_picos")?,
+            denials: row.get("denials")?,
+            last_prompt: row.get("last_prompt")?,
         };
         let owner = OwnerId::from_database(row.get("owner")?);
-        let record = SessionRecord { info, outcome, epoch: row.get("epoch")?, owner };
+        let record = SessionRecord { info, outcome, epoch: row.get("epoch")?, owner, token: row.get("token")? };
         Ok(Self { cursor: SessionListCursor(row.get("place")?), record })
     }
 }

@@ -115,6 +115,8 @@ impl<'a> Workspace<'a> {
         let spec = SandboxSpec {
             id: format!("hidden_{}", NEXT.fetch_add(1, Ordering::Relaxed)),
             workspace: Some(self.top()),
+            workspace_at: self.top(),
+            toolchains: sandbox::Toolchains::default(),
             mounts: vec![],
             files: vec![],
             policy: policy(mode, deny_read),

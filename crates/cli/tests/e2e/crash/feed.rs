@@ -26,7 +26,7 @@ impl Follower {
     fn see(&mut self, event: &Value) {
         let (session, sequence) = (event["session_id"].as_str().unwrap(), event["sequence"].as_u64().unwrap());
         let last = self.last.entry(session.to_owned()).or_default();
-        assert_eq!(sequence, *last + 1, "who follows all sessions lost or was told twice something of {session}");
+        assert_eq!(sequence, *last + 1, "the follower lost or repeated an event of {session}");
         (*last, self.seen) = (sequence, self.seen + 1);
     }
 

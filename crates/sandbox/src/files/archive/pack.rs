@@ -10,7 +10,7 @@ use tar::{Builder, EntryType, Header};
 
 use crate::beneath;
 use crate::files::error::AtPath;
-use crate::files::path::{LastLink, resolve};
+use crate::files::path::LastLink;
 use crate::files::view::WorkspaceView;
 use crate::files::{ArchiveLimit, FileKind, FileStat, FilesError};
 
@@ -21,7 +21,7 @@ pub(in crate::files) fn pack(
     cap: ArchiveLimit,
     into: impl Write,
 ) -> Result<(), FilesError> {
-    let top = resolve(&view.root, path, LastLink::Followed)?;
+    let top = view.resolve(path, LastLink::Followed)?;
     let mut packer = Packer { view, archive: Builder::new(into), top: top.clone(), left: cap };
     if view.stat(&top)?.kind == FileKind::Directory {
         view.check_read(&top)?;

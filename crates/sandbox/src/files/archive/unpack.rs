@@ -11,7 +11,7 @@ use tar::{Archive, Entry, EntryType};
 
 use crate::beneath;
 use crate::files::error::AtPath;
-use crate::files::path::{LastLink, resolve, stays_inside};
+use crate::files::path::{LastLink, stays_inside};
 use crate::files::pending_file::PendingFile;
 use crate::files::view::{WorkspaceView, name};
 use crate::files::{ArchiveLimit, FileKind, FilesError, UnpackReport};
@@ -23,7 +23,7 @@ pub(in crate::files) fn unpack(
     cap: ArchiveLimit,
     archive: impl Read,
 ) -> Result<UnpackReport, FilesError> {
-    let top = resolve(&view.root, path, LastLink::Followed)?;
+    let top = view.resolve(path, LastLink::Followed)?;
     view.make_directory(&top)?;
     let mut archive = Archive::new(archive);
     let mut unpacker = Unpacker { view, top, cap, entries: 0, done: UnpackReport::default() };
@@ -129,7 +129,7 @@ impl Unpacker<'_> {
 
     /// Returns `path`. Fails when it passes through a link, which may be the archive's own.
     fn without_links(&self, named: &Path, path: &Path) -> Result<PathBuf, FilesError> {
-        match resolve(&self.view.root, path, LastLink::NotFollowed) {
+        match self.view.resolve(path, LastLink::NotFollowed) {
             Ok(real) if real == path => Ok(real),
             Ok(_) | Err(FilesError::Outside(_) | FilesError::LinkLoop(_)) => {
                 Err(refused(named, "the name passes through a link"))

@@ -19,13 +19,13 @@ pub enum ApplyError {
     #[error("an earlier apply was interrupted: finish or undo it first")]
     Unfinished,
     /// An undo was interrupted, and must be completed.
-    #[error("undoing these changes was interrupted: undo them again")]
+    #[error("an earlier undo was interrupted: undo the changes again")]
     Undoing,
     /// Nothing was applied, or its originals were discarded.
-    #[error("there is no apply to finish or undo")]
+    #[error("nothing to finish or undo: no apply of these changes is recorded")]
     NothingApplied,
     /// The changes were saved again after they were read.
-    #[error("another change set is current now, or this one is no longer kept: review the changes again")]
+    #[error("the change set was replaced by a newer one, or was deleted: review the changes again")]
     Stale,
     /// The path changed during the apply. Everything was restored.
     #[error("`{}` changed during the apply: {difference}; nothing was applied", quoted(.path))]

@@ -46,9 +46,9 @@ pub enum RefusalReason {
     },
     /// A program on the host obeys the file without being asked, and nobody confirmed it.
     NotConfirmed {
-        /// Why it runs by itself.
+        /// The reason why the file runs by itself.
         kind: RunKind,
-        /// The other name by which it does, if a link gives it one.
+        /// The other name under which the file runs, if a link gives it one.
         #[serde(with = "optional_path", skip_serializing_if = "Option::is_none")]
         name: Option<PathBuf>,
     },
@@ -60,7 +60,7 @@ pub enum RefusalReason {
         #[serde(with = "optional_path", skip_serializing_if = "Option::is_none")]
         name: Option<PathBuf>,
     },
-    /// It belongs to a git directory, or a link gives it the name of such a file.
+    /// The path belongs to a git directory, or a link gives it the name of such a file.
     InsideGitDirectory {
         /// The git directory, or the name.
         #[serde(with = "json_path")]
@@ -79,11 +79,11 @@ pub enum RefusalReason {
     },
     /// Links give the path more names than are checked.
     TooManyNames,
-    /// It is a FIFO, socket or device, or replaces one.
+    /// The path is a FIFO, socket or device, or replaces one.
     SpecialFile,
     /// A file with a setuid, setgid or sticky bit.
     SpecialMode {
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
     },
     /// A link that leads, or may lead, out of the workspace.
@@ -94,7 +94,7 @@ pub enum RefusalReason {
     },
     /// A `.git` that is not a directory, which sends git to settings and hooks elsewhere.
     GitElsewhere,
-    /// It would make a directory of any name a repository whose settings and hooks git obeys.
+    /// The path would make a directory of any name a repository whose settings and hooks git obeys.
     BareRepository {
         /// The directory, relative to the workspace.
         #[serde(with = "json_path")]

@@ -28,7 +28,7 @@ use crate::review::{FileStamp, SavedEntry};
 /// A file or link before and after.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Replace<'a> {
-    /// Its number among the steps.
+    /// The number of this step.
     pub(crate) number: usize,
     pub(crate) path: &'a Path,
     pub(crate) before: Option<FileStamp>,

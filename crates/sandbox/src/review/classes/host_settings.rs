@@ -53,11 +53,17 @@ const PATHS: &[(&str, &str)] = &[
     ("init", "templatedir"),
     ("commit", "template"),
     ("gpg", "allowedsignersfile"),
+    ("gpg", "revocationfile"),
+    ("http", "cookiefile"),
+    ("http", "sslcainfo"),
+    ("http", "sslcapath"),
 ];
 
 /// Settings whose value is a command.
 const COMMANDS: &[(&str, &str)] = &[
     ("alias", ""),
+    ("browser", "cmd"),
+    ("browser", "path"),
     ("core", "fsmonitor"),
     ("core", "sshcommand"),
     ("core", "editor"),
@@ -76,8 +82,16 @@ const COMMANDS: &[(&str, &str)] = &[
     ("filter", "smudge"),
     ("gpg", "defaultkeycommand"),
     ("gpg", "program"),
+    ("guitool", "cmd"),
     ("hook", "command"),
+    ("imap", "tunnel"),
+    ("instaweb", "httpd"),
     ("interactive", "difffilter"),
+    ("lfs", "clean"),
+    ("lfs", "path"),
+    ("lfs", "smudge"),
+    ("man", "cmd"),
+    ("man", "path"),
     ("merge", "driver"),
     ("mergetool", "cmd"),
     ("mergetool", "path"),
@@ -90,7 +104,17 @@ const COMMANDS: &[(&str, &str)] = &[
     ("trailer", "cmd"),
     ("trailer", "command"),
     ("uploadpack", "packobjectshook"),
+    ("sendemail", "cccmd"),
+    ("sendemail", "headercmd"),
+    ("sendemail", "sendmailcmd"),
     ("sendemail", "smtpserver"),
+    ("sendemail", "tocmd"),
+];
+
+/// Programs that execute the file in their first argument. Versions after the name are left out.
+const INTERPRETERS: &[&str] = &[
+    ".", "bash", "bun", "dash", "deno", "env", "exec", "fish", "ksh", "node", "perl", "php", "pypy", "python", "ruby",
+    "sh", "source", "tclsh", "zsh",
 ];
 
 /// The paths of a workspace that the host's git settings name, in folded form.
@@ -158,13 +182,13 @@ fn named_paths(setting: &GitSetting, workspace: &Path, top: &Path, directory: &P
     let words: Vec<&str> = if is_in(PATHS) {
         vec![&setting.value]
     } else if is_in(COMMANDS) {
-        setting.value.split(|sign: char| sign.is_whitespace() || "'\"`;|&()<>=!".contains(sign)).collect()
+        command_files(setting, &[workspace, top])
     } else {
         Vec::new()
     };
     let is_command = !is_in(PATHS);
     let mut paths = Vec::new();
-    for word in words.into_iter().filter(|word| !word.is_empty() && (!is_command || looks_like_path(word))) {
+    for word in words.into_iter().filter(|word| !word.is_empty()) {
         let bases = [directory, workspace, top];
         let relative = |base: &Path| inside(workspace, &base.join(word));
         match word.strip_prefix('~').and_then(|rest| rest.split_once('/')) {
@@ -179,6 +203,34 @@ fn named_paths(setting: &GitSetting, workspace: &Path, top: &Path, directory: &P
     // A command without a directory is searched in PATH, never in the workspace.
     paths.retain(|path| !is_command || !path.as_os_str().is_empty());
     paths
+}
+
+/// Returns the words of a command that name files. A word without a slash is a file if an interpreter executes it, or if
+/// one of the directories `bases` has it. The second rule does not hold for aliases, whose arguments are mostly arguments
+/// of git.
+fn command_files<'a>(setting: &'a GitSetting, bases: &[&Path]) -> Vec<&'a str> {
+    let is_alias = setting.key.starts_with("alias.");
+    let words = setting.value.split(|sign: char| sign.is_whitespace() || "'\"`;|&()<>=!".contains(sign));
+    let (mut files, mut before) = (Vec::new(), None);
+    for word in words.filter(|word| !word.is_empty()) {
+        let is_option = word.starts_with('-');
+        let exists = || bases.iter().any(|base| base.join(word).is_file());
+        let is_executed = before.is_some_and(is_interpreter) && !is_option;
+        if looks_like_path(word) || is_executed || (before.is_some() && !is_option && !is_alias && exists()) {
+            files.push(word);
+        }
+        // The file of an interpreter may follow its options, but `-c`, `-e` and `-m` take no file.
+        let is_skipped = is_option && !matches!(word, "-c" | "-e" | "-m" | "--eval" | "--command");
+        before = if is_skipped { before.or(Some(word)) } else { Some(word) };
+    }
+    files
+}
+
+fn is_interpreter(word: &str) -> bool {
+    let name = word.rsplit('/').next().unwrap_or(word);
+    let name =
+        if name == "." { name } else { name.trim_end_matches(|sign: char| sign.is_ascii_digit() || sign == '.') };
+    INTERPRETERS.contains(&name)
 }
 
 /// Returns whether a word of a command is a path: it has a slash, and is not a URL or an option.
@@ -229,10 +281,28 @@ mod tests {
         check("core.attributesfile", "attributes", "attributes", true);
         check("filter.clean-it.clean", "sh ./tools/clean.sh %f", "tools/clean.sh", true);
         check("alias.st", "!'bin/status' --short", "bin/status", true);
+        check("filter.x.clean", "python3.12 -u clean.py %f", "clean.py", true);
+        check("filter.x.smudge", "/bin/sh clean", "clean", true);
+        check("alias.go", "!sh -c 'git log'", "git", false);
+        check("alias.go", "!git checkout package-lock.json", "package-lock.json", false);
+        check("browser.mine.cmd", "tools/show", "tools/show", true);
+        check("lfs.customtransfer.mine.path", "tools/send", "tools/send", true);
+        check("sendemail.tocmd", "./tools/to", "tools/to", true);
+        check("http.https://example.com.sslcainfo", "ca.pem", "ca.pem", true);
         check("merge.ours.driver", "true", "true", false);
         check("core.editor", "vim", "vim", false);
         check("remote.origin.url", "vendor/x", "vendor/x", false);
         check("credential.https://example.com/a.helper", "cache", "cache", false);
+    }
+
+    #[test]
+    fn a_file_without_a_directory_is_named_by_a_command_if_it_exists() {
+        let directory = tempfile::tempdir().unwrap();
+        let (workspace, key) = (directory.path(), "core.sshcommand".to_owned());
+        std::fs::write(workspace.join("settings"), "").unwrap();
+        let setting = GitSetting { file: None, key, value: "ssh -F settings -l other".to_owned() };
+        let read = HostSettings::of(workspace, workspace, &[setting]);
+        assert!(read.naming(Path::new("settings")).is_some() && read.naming(Path::new("other")).is_none());
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub enum RunKind {
     ToolConfiguration,
     /// A coding agent obeys it.
     AgentInstructions,
-    /// It selects programs and repositories for git.
+    /// The file selects programs and repositories for git.
     GitConfiguration,
 }
 
@@ -111,6 +111,36 @@ pub(crate) const RUNS_BY_ITSELF: [(RunKind, &[&str]); 5] = [
             ".nvim*",
             ".nvim/**",
             ".exrc",
+            "mise/config.toml",
+            ".config/mise/**",
+            ".lvimrc",
+            "bunfig.toml",
+            ".vs/**",
+            ".fleet/**",
+            "*.sublime-project",
+            ".gitpod.yml",
+            ".replit",
+            ".bash_login",
+            ".bash_profile",
+            ".bashrc",
+            ".profile",
+            ".zlogin",
+            ".zprofile",
+            ".zshenv",
+            ".zshrc",
+            ".ssh/**",
+            ".tmux.conf",
+            ".screenrc",
+            ".gdbinit",
+            ".lldbinit",
+            ".irbrc",
+            ".pryrc",
+            ".pdbrc",
+            ".rprofile",
+            ".iex.exs",
+            ".ocamlinit",
+            ".ghci",
+            ".octaverc",
         ],
     ),
     (
@@ -153,7 +183,7 @@ pub(crate) const RUNS_BY_ITSELF: [(RunKind, &[&str]); 5] = [
             ".windsurf/**",
         ],
     ),
-    (RunKind::GitConfiguration, &[".gitattributes", ".gitmodules", ".gitconfig"]),
+    (RunKind::GitConfiguration, &[".gitattributes", ".gitmodules", ".gitconfig", ".lfsconfig"]),
 ];
 
 #[cfg(test)]

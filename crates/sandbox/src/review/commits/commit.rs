@@ -1,4 +1,4 @@
-//! Commits of a session as data. All texts are the sandbox's own words and are not safe to print.
+//! Commits of a session as data. The sandbox chose all texts, so they are not safe to print.
 
 use std::path::PathBuf;
 
@@ -55,7 +55,7 @@ pub struct ImportedTip {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TipRelation {
-    /// It has the start and further commits.
+    /// The branch has the start and further commits.
     Forward,
     /// Commits of the start are missing, as after an amend or a rebase.
     Rewritten,

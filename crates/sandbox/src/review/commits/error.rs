@@ -23,7 +23,7 @@ pub enum CommitsError {
     /// The saved objects are larger than the limit.
     #[error("the objects of the session are {bytes} bytes, the limit is {limit}")]
     TooLarge {
-        /// Their size.
+        /// The size of the objects.
         bytes: u64,
         /// The limit.
         limit: u64,
@@ -70,10 +70,11 @@ impl CommitsError {
         }
     }
 
-    /// Returns the command that merges the commits by hand, if they were imported.
+    /// Returns the command that merges the commits by hand, if they were imported. There is none for commits with refused
+    /// paths: a person who pasted it would apply exactly these paths.
     pub fn merge_command(&self) -> Option<String> {
         match self {
-            Self::NotForward { reference, .. } | Self::Denied { reference, .. } => Some(merge_command(reference)),
+            Self::NotForward { reference, .. } => Some(merge_command(reference)),
             _ => None,
         }
     }

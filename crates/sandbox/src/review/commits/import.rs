@@ -72,7 +72,7 @@ pub(crate) fn namespace(session: &str) -> String {
     format!("refs/viv/{}/", session_part(session))
 }
 
-/// Held while commits are imported: one import at a time, among all processes. A save needs another lock, so that it never
+/// The lock of an import: one import at a time, among all processes. A save needs another lock, so that it never
 /// waits for git.
 struct ImportLock(File);
 

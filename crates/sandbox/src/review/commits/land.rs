@@ -23,9 +23,9 @@ use crate::review::{ApplyOptions, SavedChanges, WriteRules};
 pub struct AppliedCommits {
     /// The host's branch.
     pub branch: String,
-    /// Its commit before.
+    /// The commit of the branch before the apply; `None` if it had none.
     pub from: Option<String>,
-    /// Its commit now.
+    /// The commit of the branch after the apply.
     pub to: String,
     /// The number of commits.
     pub commit_count: usize,
@@ -58,11 +58,13 @@ pub fn apply_commits(
             Some(branch) => format!("the session has no commits for the host's current branch `{branch}`"),
             None => "the host has a commit checked out, not a branch".to_owned(),
         };
+        Landing { saved, tip: first, branch: "" }.check_paths(options, rules)?;
         return Err(CommitsError::NotForward { why, reference: first.imported_as.clone() });
     };
     let landing = Landing { saved, tip, branch: tip.tip.branch().unwrap_or_default() };
-    landing.check_position(&now)?;
+    // First: the error about the position has a command that merges the commits.
     landing.check_paths(options, rules)?;
+    landing.check_position(&now)?;
     landing.merge()?;
     if let Err(error) = record_landed(saved, &tip.changes) {
         // The commits are applied. Their files stay listed, as conflicts.

@@ -131,7 +131,7 @@ fn loose(git: &OwnedFd) -> io::Result<BTreeMap<String, String>> {
     Ok(found)
 }
 
-/// Returns the text of a file; `None` when it is no regular file, too large or not UTF-8.
+/// Returns the text of a file; `None` when it is not a regular file, too large or not UTF-8.
 fn read(git: &OwnedFd, path: &Path, limit: u64) -> io::Result<Option<String>> {
     let Some(file) = beneath::regular(git, path)? else { return Ok(None) };
     let mut content = Vec::new();

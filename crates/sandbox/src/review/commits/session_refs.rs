@@ -39,7 +39,7 @@ impl CommitTip {
 /// A reference of the session that is not imported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct SkippedReference {
-    /// Its name, quoted for display.
+    /// The name, quoted for display.
     pub name: String,
     /// The reason.
     pub reason: &'static str,
@@ -131,7 +131,7 @@ impl ReferenceFiles<'_> {
         Ok(())
     }
 
-    /// Returns the text of a saved file; `None` when it was deleted, is no regular file, too large or not UTF-8.
+    /// Returns the text of a saved file; `None` when it was deleted, is not a regular file, too large or not UTF-8.
     fn text(&self, change: &SavedChange, limit: u64) -> io::Result<Option<String>> {
         let Some(SavedEntry::Regular { sha256, size, .. }) = &change.entry else { return Ok(None) };
         if *size > limit {

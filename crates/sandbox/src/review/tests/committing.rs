@@ -298,8 +298,14 @@ fn denied_paths_and_links_that_leave_are_not_landed() {
             let base = policy::BaseLayer::preset(policy::Preset::Balanced).unwrap();
             crate::review::denying_rule(&policy::effective(&document, &base, &[]), path)
         };
-        let error = apply_commits(&saved, "s1", None, &ApplyOptions::default(), &rules).unwrap_err();
-        assert!(matches!(error, CommitsError::Denied { .. }) && error.to_string().contains(why), "{inside}: {error}");
+        for on_host in ["true", "git commit -q --allow-empty -m later"] {
+            fixture.host(on_host);
+            let error = apply_commits(&saved, "s1", None, &ApplyOptions::default(), &rules).unwrap_err();
+            let is_denied = matches!(error, CommitsError::Denied { .. }) && error.to_string().contains(why);
+            assert!(is_denied, "{inside}, {on_host}: {error}");
+            assert_eq!(error.merge_command(), None, "the command would land the refused path");
+        }
+        fixture.host("git reset -q --hard HEAD~1");
         assert_eq!(fixture.host("git log --format=%s; git status --porcelain"), "first\n");
     }
 }

@@ -159,7 +159,7 @@ fn special_files_and_links_are_not_opened() {
     fixture.upper_file(name(b"bad\xff\n\x1b[2J"), "x");
     let begun = Instant::now();
     let saved = fixture.save();
-    assert!(begun.elapsed() < Duration::from_secs(5), "something was waited for");
+    assert!(begun.elapsed() < Duration::from_secs(5), "the save waited for a special file");
     for path in ["special/fifo", "special/socket"] {
         assert!(matches!(change(&saved, path).entry, Some(SavedEntry::Special { .. })), "{path}");
     }
@@ -181,7 +181,7 @@ fn too_large_and_too_deep_files_are_listed_and_not_saved() {
     let unsaved = |reason| Some(SavedEntry::Unsaved { reason });
     assert_eq!(change(&saved, "huge").entry, unsaved(UnsavedReason::TooLarge));
     let hole = fs::metadata(fixture.saved().join("contents").join(change(&saved, "hole").sha256().unwrap())).unwrap();
-    assert_eq!((hole.len(), hole.blocks()), (8 << 20, 0), "a hole stays one");
+    assert_eq!((hole.len(), hole.blocks()), (8 << 20, 0), "the hole was filled with zeros");
     let deepest = saved.changes().max_by_key(|change| change.path.as_os_str().len()).unwrap();
     assert_eq!(deepest.entry, unsaved(UnsavedReason::TooDeep));
 }

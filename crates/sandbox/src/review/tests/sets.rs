@@ -273,7 +273,7 @@ fn action() -> impl Strategy<Value = Action> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
-    /// Whatever happens, a set is afterwards what it was when it was made, and an apply lands exactly its set.
+    /// No event alters an existing change set, and an apply writes exactly the set that it names.
     #[test]
     fn sets_never_change(actions in proptest::collection::vec(action(), 1..24)) {
         let fixture = ReviewFixture::with_host(&["f0", "f1"]);

@@ -125,3 +125,21 @@ fn changes_are_serialised_as_json() {
         })
     );
 }
+
+#[test]
+fn a_secret_that_the_host_wrote_later_is_not_shown() {
+    let fixture = ReviewFixture::with_host(&["notes", "plain", "same.key"]);
+    let key = "-----BEGIN PRIVATE KEY-----\nMIIElater\n";
+    fixture.host_file("same.key", key);
+    for file in ["notes", "plain", "same.key"] {
+        fixture.upper_file(file, "written inside\n");
+    }
+    let saved = fixture.save();
+    fixture.host_file("notes", key);
+    fixture.host_file("plain", "written later\n");
+    assert!(!diff(&saved, "notes").contains("MIIElater"), "{}", diff(&saved, "notes"));
+    assert!(diff(&saved, "notes").contains("Binary files"));
+    assert!(diff(&saved, "plain").contains("-written later\n+written inside\n"));
+    // A key that the session saw, such as one that git tracks, is part of the review.
+    assert!(diff(&saved, "same.key").contains("-MIIElater\n"));
+}

@@ -3,6 +3,7 @@
 //! Processes are killed before the end is recorded, so nothing that an agent does can follow its end.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 use agents::DialogueOutput;
 use base::error_chain;
@@ -21,6 +22,11 @@ use crate::storage::{OpenState, run_blocking};
 impl Actor {
     /// Kills the agent and ends the session.
     pub(super) async fn terminate(&mut self) -> Result<(), SessionError> {
+        self.terminate_with(None).await
+    }
+
+    /// Kills the agent and ends the session; `message` says why the host does so.
+    pub(super) async fn terminate_with(&mut self, message: Option<String>) -> Result<(), SessionError> {
         let agent_exit = self.end_agent().await?;
         if self.journal_broken {
             self.close_open_state().await?;
@@ -29,7 +35,7 @@ impl Actor {
         self.end_session(SessionEnded {
             reason: SessionEndReason::Terminated,
             terminated_by: TerminatedBy::Daemon,
-            message: None,
+            message,
             exit_code: None,
             stderr: agent_exit.and_then(|agent_exit| agent_exit.stderr),
         })
@@ -42,7 +48,9 @@ impl Actor {
         self.save_memory().await;
         let closed = async {
             self.end_agent().await?;
+            self.sleep_reason = Some("host_shut_down");
             self.finish_turn(TurnInput::Terminate, "host_shut_down").await?;
+            self.note_status();
             self.turn_sync.wait().await
         };
         if let Err(error) = closed.await {
@@ -56,6 +64,7 @@ impl Actor {
         let Some(agent_exit) = self.end_agent().await? else { return Ok(ControlFlow::Continue(())) };
         if let TurnState::Stopping(_) = state {
             // The agent exited when it was asked to stop. The next message starts it again.
+            self.sleep_reason = Some("agent_stopped");
             self.finish_turn(TurnInput::Exited, "agent_stopped").await?;
             return Ok(ControlFlow::Continue(()));
         }
@@ -66,6 +75,12 @@ impl Actor {
             self.record_exit_error(message, exit)?;
         }
         self.finish_turn(TurnInput::Exited, "agent_exited").await?;
+        let survives = self.host.survives_crashes.load(Ordering::SeqCst);
+        if !clean && survives && self.plan.terminal.is_none() && !self.plan.was_replay {
+            // The next message starts the agent again, with its memory and the changes of its workspace.
+            self.sleep_reason = Some("agent_exited");
+            return Ok(ControlFlow::Continue(()));
+        }
         self.end_session(SessionEnded {
             reason: if clean { SessionEndReason::Completed } else { SessionEndReason::Error },
             terminated_by: TerminatedBy::Agent,
@@ -80,6 +95,7 @@ impl Actor {
     /// Kills an agent that did not stop, and ends its turn. The next message starts the agent again.
     pub(super) async fn abandon_turn(&mut self, outcome: TurnOutcome) -> Result<(), SessionError> {
         self.end_agent().await?;
+        self.sleep_reason = Some("agent_did_not_stop");
         self.end_turn(outcome, Some("agent_did_not_stop")).await
     }
 
@@ -173,8 +189,8 @@ impl Actor {
         self.recorder.sync().await?;
         // The agent's memory stays until the session is deleted, so that another session can continue this one.
         remove_fetched_skills(&self.host.store, &self.plan.id).await;
-        let patch =
-            SessionPatch { event_count: Some(self.recorder.last()), outcome: Some(outcome), ..SessionPatch::default() };
+        let (event_count, outcome) = (Some(self.recorder.last()), Some(outcome));
+        let patch = SessionPatch { event_count, outcome, ..self.counted() };
         let (host, id) = (self.host.clone(), self.plan.id.clone());
         run_blocking(move || {
             host.store.record_end(&id, patch);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use agents::{Dialogue as _, NoDialogue, NormalizedDialogue};
-use protocol::{EventBody, SessionRegistered};
+use protocol::{EventBody, SessionRegistered, SessionStatus};
 use sandbox::{ExecSpec, Sandbox, SandboxProcess, StreamKind, WindowSize};
 use store::{FileJournal, SessionRecord};
 use tokio::sync::mpsc;
@@ -30,7 +30,8 @@ impl Actor {
         commands: mpsc::Receiver<Box<ActorCommand>>,
     ) -> Result<SessionRecord, SessionError> {
         match Self::create(&host, &handle, plan).await {
-            Ok((actor, record)) => {
+            Ok((mut actor, record)) => {
+                actor.live_since(record.info.created_at);
                 actor.publish_and_release();
                 host.tasks.spawn(actor.run(commands));
                 Ok(record)
@@ -118,7 +119,9 @@ impl Actor {
         for (client_message_id, receipt) in open_state.receipts {
             actor.receipts.insert(Some(&client_message_id), receipt);
         }
+        actor.live_since(record.info.created_at);
         actor.queue = open_state.queued;
+        actor.status = SessionStatus::Asleep;
         actor.grants = open_state.grants;
         actor.plan.policy_changes = open_state.policy_changes;
         actor.apply_policy();
@@ -153,7 +156,11 @@ impl Actor {
             agent_started: false,
             journal_broken: false,
             recorded_changes: None,
+            idle_deadline: None,
+            ttl_deadline: None,
             turn_sync: TurnSync::default(),
+            status: SessionStatus::Idle,
+            sleep_reason: None,
         })
     }
 
@@ -251,7 +258,11 @@ impl Actor {
         let context = self.plan.launch_context(&registered, credentials.token.clone());
         let mut launch = self.plan.launch_plan(&registered, credentials.token)?;
         listeners.add_variables(&mut launch.env);
-        self.host.config.variables.pass(&self.plan.policy, &mut launch.env);
+        self.host.config.variables.pass(&sandbox.toolchains(), &self.plan.policy, &mut launch.env);
+        for (name, value) in &self.plan.environment {
+            // The variables that lead to the gateway and the egress proxy stay.
+            launch.env.entry(name.clone()).or_insert_with(|| value.clone());
+        }
         // The first start of a fork continues from the state of another session.
         if self.plan.epoch > 1 || self.plan.forked_from.is_some() {
             self.restore_changes(sandbox).await?;
@@ -306,7 +317,8 @@ async fn create_sandbox(
     launch.mounts.extend(skills.mounts());
     launch.files.extend(credentials.files());
     launch.files.push(git_config(&host.config.variables, plan));
-    let sandbox = host.config.backend.create(plan.sandbox_spec(launch.mounts, launch.files)).await?;
+    let sandbox =
+        host.config.backend.create(plan.sandbox_spec(&host.config.variables, launch.mounts, launch.files)).await?;
     match skills.install(&*sandbox, registered.agent.skill_root()).await {
         Ok(()) => Ok((sandbox, credentials)),
         Err(error) => {

@@ -1,6 +1,7 @@
 //! The message queue of the actor: messages that arrive during a turn wait here until that turn ends.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use protocol::{ErrorData, EventBody, EventDraft, MessageQueued, MessageRemoved, TurnId};
 
@@ -39,6 +40,10 @@ impl Actor {
     /// Starts the next queued message when no turn runs.
     pub(super) async fn start_queued(&mut self) -> Result<(), SessionError> {
         while self.turn == TurnState::Idle && self.agent_started && !self.queue.is_empty() {
+            if self.host.draining.load(Ordering::SeqCst) {
+                // The next host continues with the queue.
+                break;
+            }
             let ready = match self.check_storage() {
                 Ok(()) if self.agent.is_none() => self.restart_agent().await,
                 ready => ready,

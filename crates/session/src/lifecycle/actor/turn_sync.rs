@@ -18,10 +18,16 @@ use crate::storage::SessionStore;
 pub(super) struct TurnSync(Option<JoinHandle<Result<(), JournalError>>>);
 
 impl TurnSync {
-    /// Starts to sync the journal, and updates the event count in the index afterwards.
-    pub(super) fn start(&mut self, store: &Arc<SessionStore>, id: &SessionId, recorder: &Recorder) {
+    /// Starts to sync the journal, and afterwards writes `patch` and the event count to the index.
+    pub(super) fn start(
+        &mut self,
+        store: &Arc<SessionStore>,
+        id: &SessionId,
+        recorder: &Recorder,
+        patch: SessionPatch,
+    ) {
         let (store, id, journal) = (store.clone(), id.clone(), recorder.journal().clone());
-        let patch = SessionPatch { event_count: Some(recorder.last()), ..SessionPatch::default() };
+        let patch = SessionPatch { event_count: Some(recorder.last()), ..patch };
         self.0 = Some(tokio::task::spawn_blocking(move || {
             journal.sync()?;
             store.update_index(&id, &patch);

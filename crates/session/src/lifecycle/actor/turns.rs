@@ -38,6 +38,7 @@ impl Actor {
             }
             return Err(SessionError::MessageIdReused(message.client_message_id.unwrap_or_default()));
         }
+        self.host.refuse_while_draining()?;
         self.check_storage()?;
         if self.agent.is_none() {
             self.restart_agent().await?;
@@ -73,6 +74,7 @@ impl Actor {
         let (state, effect) = self.turn.step(TurnInput::Prompt);
         debug_assert_eq!(effect, TurnEffect::Start, "a turn was started during another turn");
         self.recorder.turn_started(&turn, &message)?;
+        self.note_prompt(&message.text);
         self.turn = state;
         self.turn_deadline = Instant::now() + self.plan.policy.limits().timeout;
         self.space_deadline = Instant::now() + self.host.config.timeouts.free_space_check;
@@ -199,7 +201,8 @@ impl Actor {
         self.recorder.turn_ended(outcome, reason.map(TurnMetadata::ended).unwrap_or_default())?;
         // The next turn does not wait for this fsync, but at most one turn is unsynced at a time.
         self.turn_sync.wait().await?;
-        self.turn_sync.start(&self.host.store, &self.plan.id, &self.recorder);
+        let patch = self.counted();
+        self.turn_sync.start(&self.host.store, &self.plan.id, &self.recorder, patch);
         Ok(())
     }
 

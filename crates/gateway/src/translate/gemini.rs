@@ -1,0 +1,6 @@
+//! The Gemini API: requests and responses, decoded and encoded.
+
+pub(super) mod request_decoder;
+pub(super) mod request_encoder;
+pub(super) mod response_decoder;
+pub(super) mod response_encoder;
