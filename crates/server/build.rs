@@ -23,16 +23,23 @@ fn main() -> Result<(), Failure> {
         let name = path.strip_prefix(&folder)?.to_str().ok_or("the name of an asset is not UTF-8")?;
         let packed = PathBuf::from(format!("{}.gz", path.display()));
         let digest = Sha256::digest(std::fs::read(&path)?);
-        let packed = if packed.is_file() { format!("Some(include_bytes!({packed:?}))") } else { "None".to_owned() };
+        let (path, packed) = (literal(&path)?, packed.is_file().then(|| literal(&packed)).transpose()?);
+        let packed = packed.map_or_else(|| "None".to_owned(), |packed| format!("Some(include_bytes!({packed}))"));
         let tag = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>();
         writeln!(
             table,
-            "    Asset {{ path: {name:?}, tag: {tag:?}, bytes: include_bytes!({path:?}), gzip: {packed} }},"
+            "    Asset {{ path: {name:?}, tag: {tag:?}, bytes: include_bytes!({path}), gzip: {packed} }},"
         )?;
     }
     table.push_str("]\n");
     std::fs::write(PathBuf::from(given("OUT_DIR")?).join("inspector_assets.rs"), table)?;
     Ok(())
+}
+
+/// Returns a path as a string literal.
+fn literal(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().ok_or("the path of an asset is not UTF-8")?;
+    Ok(format!("{text:?}"))
 }
 
 /// Adds the files of `folder` to `files`, without the compressed copies.

@@ -78,7 +78,7 @@ async fn serve(
     let sessions = host::open_sessions(&config, policy.clone(), spawner).await?;
     let options = SessionOptions { policy: Some(policy), ..host::options(&config) };
     let mcp_host = McpHost::new(McpSettings { sessions: sessions.clone(), options, workspace });
-    let served = mcp::serve_stdio(mcp_host, stop).await;
+    let served = Box::pin(mcp::serve_stdio(mcp_host, stop)).await;
     sessions.close_all().await;
     served.map_err(|error| Failure::from_error(ProblemCode::Internal, &error))?;
     Ok(ExitCode::SUCCESS)

@@ -7,11 +7,10 @@
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use policy::{Action, EffectivePolicy, NarrowingLayer, PolicySource, Verdict};
 use serde_json::{Value, json};
-use store::DataDir;
+use store::{Clock, DataDir};
 
 use crate::arguments::cut;
 use crate::tools::{SERVER_NAME, tools};
@@ -51,10 +50,9 @@ impl ToolDecision {
     }
 
     /// Appends the decision to the record in `directory`. `gate` names the place that asked.
-    pub fn record(&self, directory: &DataDir, gate: &str) -> io::Result<()> {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    pub fn record(&self, directory: &DataDir, gate: &str, clock: &dyn Clock) -> io::Result<()> {
         let argument = cut(&self.argument, MAX_ARGUMENT);
-        let line = json!({"unixMillis": u64::try_from(time.as_millis()).unwrap_or(u64::MAX), "gate": gate,
+        let line = json!({"unixMillis": clock.now().as_millisecond(), "gate": gate,
             "tool": self.tool, "argument": argument, "allowed": self.is_allowed, "rule": self.rule});
         let path = directory.root().join(FILE);
         let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
@@ -183,14 +181,14 @@ mod tests {
 
     #[test]
     fn a_named_tool_is_approved_by_its_argument() {
-        let rules = r#"{allow: ["Read", "Bash(git status*)", "Edit(/work/notes/*)"], deny: ["Read(*.env)"]}"#;
-        check(rules, "Read", json!({"file_path": "/work/a.txt"}), true);
-        check(rules, "Read", json!({"file_path": "/work/a.env"}), false);
+        let rules = r#"{allow: ["Read", "Bash(git status*)", "Edit(/src/notes/*)"], deny: ["Read(*.env)"]}"#;
+        check(rules, "Read", json!({"file_path": "/src/a.txt"}), true);
+        check(rules, "Read", json!({"file_path": "/src/a.env"}), false);
         check(rules, "Bash", json!({"command": "git status --short"}), true);
         check(rules, "Bash", json!({"command": "git push"}), false);
         check(rules, "shell", json!({"command": ["git", "push"]}), false);
-        check(rules, "Edit", json!({"file_path": "/work/notes/a"}), true);
-        check(rules, "Write", json!({"file_path": "/work/notes/a"}), false);
+        check(rules, "Edit", json!({"file_path": "/src/notes/a"}), true);
+        check(rules, "Write", json!({"file_path": "/src/notes/a"}), false);
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl ToolCall {
         let policy = self.host.policy(&self.caller)?;
         let decision = decide_tool(&policy, &arguments.tool_name, &arguments.input);
         let directory = self.host.settings().sessions.directory();
-        let answer = match decision.record(directory, "mcp approve") {
+        let answer = match decision.record(directory, "mcp approve", &store::SystemClock) {
             Ok(()) if decision.is_allowed => json!({"behavior": "allow", "updatedInput": arguments.input}),
             Ok(()) => json!({"behavior": "deny", "message": decision.message()}),
             // A decision that is not on record does not count.

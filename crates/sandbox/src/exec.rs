@@ -145,12 +145,10 @@ pub async fn run_with_input(
     let mut result = ExecResult::default();
     let mut last_output = started;
     while exit.is_none() || out.open || err.open {
+        let deadlines = [timeout.map(|limit| started + limit), idle_timeout.map(|limit| last_output + limit)];
         let wake = match exit {
             Some(_) => Some(last_output.max(started) + DRAIN_TIME),
-            None => [timeout.map(|limit| started + limit), idle_timeout.map(|limit| last_output + limit)]
-                .into_iter()
-                .flatten()
-                .min(),
+            None => deadlines.into_iter().flatten().min(),
         };
         tokio::select! {
             () = &mut input, if !input_done => input_done = true,

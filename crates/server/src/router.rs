@@ -1,5 +1,6 @@
 //! The table of routes.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
@@ -41,11 +42,7 @@ pub(crate) fn build(
     stopping: CancellationToken,
     running_calls: TaskTracker,
 ) -> Result<Router, ServeError> {
-    let audit = config.audit.as_deref().map(|path| match AuditLog::open(path) {
-        Ok(log) => Ok(Arc::new(log)),
-        Err(source) => Err(ServeError::Audit { path: path.to_owned(), source }),
-    });
-    let audit = audit.transpose()?;
+    let audit = config.audit.as_deref().map(open_audit_log).transpose()?;
     let tasks = TaskRegistry::new(sessions.directory().tasks());
     let state = AppState::new(AppContext {
         sessions,
@@ -96,6 +93,11 @@ pub(crate) fn build(
         .layer(from_fn_with_state(running_calls, drain::drain_bodies))
         .with_state(state);
     Ok(app)
+}
+
+fn open_audit_log(path: &Path) -> Result<Arc<AuditLog>, ServeError> {
+    let opened = AuditLog::open(path).map(Arc::new);
+    opened.map_err(|source| ServeError::Audit { path: path.to_owned(), source })
 }
 
 /// Adds idempotency keys.

@@ -140,7 +140,6 @@ fn describe_other(body: &EventBody) -> Option<String> {
         | EventBody::GrantCreated(_)
         | EventBody::GrantRevoked(_) => kind.to_owned(),
         // The status follows from the other events.
-        EventBody::SessionStatus(_) | EventBody::SessionUpdated(_) | EventBody::HostDraining(_) => return None,
         EventBody::SessionEnded(ended) => format!("{kind} {} by {}", word(&ended.reason), word(&ended.terminated_by)),
         EventBody::TurnEnded(turn) => format!("{kind} {}", word(&turn.outcome)),
         EventBody::PermissionRequested(request) | EventBody::PermissionResolved(request) => {

@@ -71,7 +71,8 @@ const LAYERS: &[Layer] = &[
         name: "conformance",
         may_use: &[],
         tests_may_use: &[
-            "protocol", "policy", "agents", "mock", "store", "jail", "sandbox", "gateway", "egress", "session",
+            "protocol", "policy", "agents", "mock", "store", "secret", "jail", "sandbox", "gateway", "egress",
+            "session",
         ],
     },
     layer("viv-fuzz", &["protocol", "policy", "agents", "store", "sandbox", "gateway", "session", "server"]),

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "the store uses only some generators")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod commands;
 mod enforcement;
 
 use std::fmt::Debug;
@@ -86,9 +87,9 @@ pub(crate) fn bodies() -> Vec<BoxedStrategy<EventBody>> {
         budget_exceeded().prop_map(Body::BudgetExceeded).boxed(),
         connection().prop_map(Body::EgressAllowed).boxed(),
         connection().prop_map(Body::EgressDenied).boxed(),
-        exec_started().prop_map(Body::ExecStarted).boxed(),
-        exec_finished().prop_map(Body::ExecFinished).boxed(),
-        task_command_finished().prop_map(Body::TaskCommandFinished).boxed(),
+        commands::exec_started().prop_map(Body::ExecStarted).boxed(),
+        commands::exec_finished().prop_map(Body::ExecFinished).boxed(),
+        commands::task_command_finished().prop_map(Body::TaskCommandFinished).boxed(),
         workspace_changed().prop_map(Body::WorkspaceChanged).boxed(),
         policy_change().prop_map(Body::PolicyNarrowed).boxed(),
         policy_change().prop_map(Body::PolicyWidened).boxed(),
@@ -359,25 +360,6 @@ fn connection() -> impl Strategy<Value = EgressConnection> {
         let (method, path, address, error) = seen;
         let (bytes, bytes_sent, duration_micros, count) = counted;
         EgressConnection { host, port, rule, method, path, address, bytes, bytes_sent, duration_micros, count, error }
-    })
-}
-
-fn exec_started() -> impl Strategy<Value = ExecStarted> {
-    (vec(text(), 0..4), text()).prop_map(|(command, workdir)| ExecStarted { command, workdir })
-}
-
-fn exec_finished() -> impl Strategy<Value = ExecFinished> {
-    (vec(text(), 0..4), of(any::<i32>()), of(any::<i32>()), any::<u64>())
-        .prop_map(|(command, exit_code, signal, wall_micros)| ExecFinished { command, exit_code, signal, wall_micros })
-}
-
-fn task_command_finished() -> impl Strategy<Value = TaskCommandFinished> {
-    let fields = (vec(text(), 0..4), any::<i32>(), any::<u64>(), of(text()));
-    fields.prop_map(|(command, exit_code, wall_micros, reason)| TaskCommandFinished {
-        command,
-        exit_code,
-        wall_micros,
-        reason,
     })
 }
 

@@ -1,5 +1,7 @@
 //! The plan of a session: its checked settings, before anything is started.
 
+mod effective_policy;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,11 +9,8 @@ use std::sync::Arc;
 use agents::{Agent, LaunchContext, McpServers, PlacedFile, ReadOnlyMount};
 use base::{DEPENDENCIES, WORKSPACE};
 use policy::EffectivePolicy;
-use protocol::{
-    CreateSession, EnforcedValue, EnforcementState, INTERACTIVE, KeyEnforcement, KeyEnforcements, NetworkAccess,
-    PolicyEffective, PolicySentence, SessionId, SessionStarted, TerminalStart,
-};
-use sandbox::{MODEL_URL, Sandbox, SandboxBackend, SandboxSpec};
+use protocol::{CreateSession, INTERACTIVE, SessionId, SessionStarted, TerminalStart};
+use sandbox::{MODEL_URL, SandboxBackend, SandboxSpec};
 use serde_json::{Map, Value};
 use store::{NewSession, OwnerId, SessionOrigin, SessionRecord};
 use uuid::Uuid;
@@ -22,7 +21,7 @@ use crate::lifecycle::policy_change::narrowed;
 use crate::lifecycle::start_metadata::{ForkOrigin, StartMetadata};
 use crate::lifecycle::{SessionHost, SessionPolicyChange};
 use crate::skills::SkillSources;
-use crate::{HostBudget, HostVariables, SessionError, SessionOptions, WorkspaceAccess};
+use crate::{HostVariables, SessionError, SessionOptions, WorkspaceAccess};
 
 /// The agent name in the index of a session without an agent.
 pub(crate) const NO_AGENT: &str = "none";
@@ -219,48 +218,6 @@ impl SessionPlan {
             files: files.into_iter().map(|file| (PathBuf::from(file.path), file.content.into_bytes())).collect(),
             policy: self.policy.clone(),
         }
-    }
-
-    /// Returns the data of `policy.effective`: how `sandbox` enforces each policy key, and the policy in sentences.
-    pub(crate) fn effective_policy(&self, host: &SessionHost, sandbox: &dyn Sandbox) -> PolicyEffective {
-        let (now, backend) = (host.store.now_unix_secs(), host.config.backend.name());
-        self.effective_policy_at(now, backend, sandbox.effective(), &host.config.budget)
-    }
-
-    /// Returns the data of `policy.effective` for a sandbox of `backend` that enforces `keys`.
-    pub(crate) fn effective_policy_at(
-        &self,
-        unix_secs: u64,
-        backend: &str,
-        mut keys: KeyEnforcements,
-        budget: &HostBudget,
-    ) -> PolicyEffective {
-        let changed = (!self.policy_changes.is_empty()).then(|| self.policy_at(unix_secs));
-        let now = changed.as_ref().unwrap_or(&self.policy);
-        let sentences = policy::explain(now).iter().map(|sentence| PolicySentence {
-            text: sentence.text.clone(),
-            layer: sentence.layer.to_string(),
-            rule: sentence.rule.location(),
-        });
-        if let Some(net) = keys.get_mut("net") {
-            let policy::NetPolicy { enabled, allowlist, intercept, .. } = now.net();
-            let (allowlist, intercept) = (allowlist.clone(), intercept.clone());
-            net.value = Some(EnforcedValue::Network(NetworkAccess { enabled: *enabled, allowlist, intercept }));
-        }
-        // Agents decide by their own rules which calls they ask about; the session sees no others.
-        let by = "the session checks the calls that an agent asks about; other calls are not checked";
-        keys.set("tools", KeyEnforcement::new(EnforcementState::Weaker, by));
-        keys.set("limits", budget.effective_row());
-        PolicyEffective { backend: backend.to_owned(), keys, sentences: sentences.collect() }
-    }
-
-    /// Returns the policy at a time, with all changes that are in force then.
-    pub(crate) fn policy_at(&self, unix_secs: u64) -> EffectivePolicy {
-        let policy = (*self.policy).clone();
-        self.policy_changes
-            .iter()
-            .filter(|change| change.holds_at(unix_secs))
-            .fold(policy, |policy, change| change.apply(policy))
     }
 
     /// Returns the plan of a session that ran before, from its index record and its `session.started` event.
