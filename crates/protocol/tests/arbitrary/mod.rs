@@ -13,12 +13,11 @@ use proptest::option::of;
 use proptest::prelude::*;
 use protocol::{
     AgentUnparsed, BodyRef, BudgetExceeded, ContentPart, EgressConnection, ErrorData, Event, EventBody, EventDraft,
-    EventSource, ExecFinished, ExecStarted, FileAction, HostDraining, Item, ItemDelta, ItemEvent, ItemKind, ItemRole,
-    ItemStatus, LeftProcess, LlmCall, ModelRequest, ModelResponse, Permission, PermissionStatus, PolicyChange,
-    PolicyEffective, PolicySentence, Question, QuestionStatus, ReasoningVisibility, SessionEndReason, SessionEnded,
-    SessionRecovered, SessionRegistered, SessionStarted, SessionStatus, SessionStatusChanged, SessionUpdated,
-    StderrOutput, TaskCommandFinished, TerminatedBy, Turn, TurnOutcome, TurnPhase, UpstreamError, Usage,
-    WorkspaceChanged,
+    EventSource, FileAction, HostDraining, Item, ItemDelta, ItemEvent, ItemKind, ItemRole, ItemStatus, LeftProcess,
+    LlmCall, ModelRequest, ModelResponse, Permission, PermissionStatus, PolicyChange, PolicyEffective, PolicySentence,
+    Question, QuestionStatus, ReasoningVisibility, SessionEndReason, SessionEnded, SessionRecovered, SessionRegistered,
+    SessionStarted, SessionStatus, SessionStatusChanged, SessionUpdated, StderrOutput, TerminatedBy, Turn, TurnOutcome,
+    TurnPhase, UpstreamError, Usage, WorkspaceChanged,
 };
 use serde_json::{Map, Value};
 
