@@ -131,7 +131,7 @@ pub struct SessionInfo {
     /// Whether the journal is damaged and was moved to quarantine. Our addition to the API.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub damaged: bool,
-    /// What the session does now. Our addition to the API.
+    /// The current activity of the session. Our addition to the API.
     #[serde(default)]
     pub status: SessionStatus,
     /// Time since when it does so, in milliseconds since 1970. Our addition to the API.

@@ -1,4 +1,4 @@
-//! What a session does now, and the events that tell changes of it and of its labels.
+//! The status of a session, and the events that report changes of the status and of the labels.
 //!
 //! Both events are ours: clients of the existing API get them only with `events=all`.
 //!
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a session does now.
+/// The current activity of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]

@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    readonly "/healthz": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /** The same as `/v1/health`, for load balancers. */
+        readonly get: operations["get_healthz"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/metrics": {
         readonly parameters: {
             readonly query?: never;
@@ -30,6 +47,23 @@ export interface paths {
         };
         /** Returns this document; needs no token. */
         readonly get: operations["get_openapi"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/readyz": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /** Checks whether the server accepts new work: its index can be read, and it is not stopping. */
+        readonly get: operations["get_readyz"];
         readonly put?: never;
         readonly post?: never;
         readonly delete?: never;
@@ -318,7 +352,7 @@ export interface paths {
             readonly path?: never;
             readonly cookie?: never;
         };
-        /** Lists all sessions, or a page if `limit` or `cursor` is given. */
+        /** Lists the sessions that meet all conditions, or a page of them if `limit` or `cursor` is given. */
         readonly get: operations["list_sessions"];
         readonly put?: never;
         readonly post?: never;
@@ -344,7 +378,7 @@ export interface paths {
         readonly delete: operations["delete_session"];
         readonly options?: never;
         readonly head?: never;
-        /** Changes the title. */
+        /** Changes title, labels or metadata of a session. */
         readonly patch: operations["rename_session"];
         readonly trace?: never;
     };
@@ -595,7 +629,7 @@ export interface paths {
         };
         readonly get?: never;
         readonly put?: never;
-        /** Answers a permission request; a second answer is a 409. */
+        /** Answers a permission request; a second answer fails with status 409. */
         readonly post: operations["reply_permission"];
         readonly delete?: never;
         readonly options?: never;
@@ -661,7 +695,7 @@ export interface paths {
             readonly path?: never;
             readonly cookie?: never;
         };
-        /** The TCP ports on which something listens inside the sandbox. */
+        /** Lists the TCP ports on which a program listens inside the sandbox. */
         readonly get: operations["list_ports"];
         readonly put?: never;
         readonly post?: never;
@@ -714,7 +748,7 @@ export interface paths {
         };
         readonly get?: never;
         readonly put?: never;
-        /** Answers a question; a second answer is a 409. */
+        /** Answers a question; a second answer fails with status 409. */
         readonly post: operations["reply_question"];
         readonly delete?: never;
         readonly options?: never;
@@ -1092,7 +1126,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "json";
         } | {
-            /** @description Its input, as JSON text. */
+            /** @description The input of the call, as JSON text. */
             readonly arguments: string;
             /** @description Links the call with its result. */
             readonly call_id: string;
@@ -1142,7 +1176,7 @@ export interface components {
         readonly CopiedLinks: {
             /**
              * Format: int64
-             * @description Their size.
+             * @description The size of these files in bytes.
              */
             readonly bytes: number;
             /**
@@ -1153,6 +1187,8 @@ export interface components {
         };
         /** @description Body of `POST /v1/sessions/{id}`. */
         readonly CreateSession: {
+            /** @description The account that pays; only callers with the scope `admin` may set it. Our addition to the API. */
+            readonly account?: string | null;
             /** @description The agent. */
             readonly agent: string;
             /** @description The agent's own mode. */
@@ -1161,14 +1197,29 @@ export interface components {
             readonly agentVersion?: string | null;
             /** @description The workspace on the host. */
             readonly directory?: string | null;
+            /**
+             * @description Additional environment variables of the agent. They are recorded, so they are no place for secrets. Our addition
+             *     to the API.
+             */
+            readonly environment?: {
+                readonly [key: string]: string;
+            };
+            /** @description Short texts by which lists are filtered. Our addition to the API. */
+            readonly labels?: {
+                readonly [key: string]: string;
+            };
             /** @description MCP servers of this session. */
             readonly mcp?: {
                 readonly [key: string]: unknown;
             } | null;
+            /** @description A JSON object of the client, kept unchanged. Our addition to the API. */
+            readonly metadata?: Record<string, never> | null;
             /** @description The model. */
             readonly model?: string | null;
             /** @description `default`, `plan`, `acceptEdits` or `bypass`. */
             readonly permissionMode?: string | null;
+            /** @description Rules `key=value` that narrow the policy: `models.budget_usd=0.50`, `net.enabled=false`. Our addition to the API. */
+            readonly policy?: readonly string[];
             /** @description Skills of this session. */
             readonly skills?: unknown;
             readonly terminal?: components["schemas"]["TerminalStart"] | null;
@@ -1176,6 +1227,8 @@ export interface components {
             readonly title?: string | null;
             /** @description The upstream for model calls; absent means the default upstream. Our addition to the API. */
             readonly upstream?: string | null;
+            /** @description The user; only callers with the scope `admin` may set it. Our addition to the API. */
+            readonly user?: string | null;
             /** @description Variant of the model. */
             readonly variant?: string | null;
         };
@@ -1503,11 +1556,11 @@ export interface components {
         };
         /** @description A TCP port on which something listens inside a sandbox. */
         readonly PortRow: {
-            /** @description The address inside. */
+            /** @description The address inside the sandbox. */
             readonly address: string;
             /**
              * Format: int32
-             * @description The process id inside.
+             * @description The process id inside the sandbox.
              */
             readonly pid?: number | null;
             /** Format: int32 */
@@ -1593,7 +1646,14 @@ export interface components {
         readonly ReasoningVisibility: "public" | "private";
         /** @description Body of `PATCH /v1/sessions/{id}`. */
         readonly RenameBody: {
-            readonly title: string;
+            /** @description Labels to set; `null` as value removes one. Labels that are not named stay. */
+            readonly labels?: {
+                readonly [key: string]: string | null;
+            };
+            /** @description The new metadata, which replaces the whole. */
+            readonly metadata?: Record<string, never> | null;
+            /** @description The new title, at most 1000 characters. */
+            readonly title?: string | null;
         };
         /** @description Body of `POST …/replay`. */
         readonly ReplayBody: {
@@ -1650,10 +1710,17 @@ export interface components {
         readonly SessionId: string;
         /** @description One row of `GET /v1/sessions`. */
         readonly SessionInfo: {
+            /** @description The account that pays, if one was set. Our addition to the API. */
+            readonly account?: string | null;
             /** @description The agent. */
             readonly agent: string;
             /** @description The agent's own mode. */
             readonly agentMode: string;
+            /**
+             * Format: int64
+             * @description Cost of the model calls at the end of the last turn, in pico-dollars. Our addition to the API.
+             */
+            readonly costPicos?: number;
             /**
              * Format: int64
              * @description Milliseconds since 1970.
@@ -1661,6 +1728,11 @@ export interface components {
             readonly createdAt: number;
             /** @description Whether the journal is damaged and was moved to quarantine. Our addition to the API. */
             readonly damaged?: boolean;
+            /**
+             * Format: int64
+             * @description Connections that the policy denied, at the end of the last turn. Our addition to the API.
+             */
+            readonly denials?: number;
             /** @description The workspace on the host. */
             readonly directory?: string | null;
             /** @description Whether `session.ended` was recorded. */
@@ -1670,10 +1742,18 @@ export interface components {
              * @description Number of the last event.
              */
             readonly eventCount: number;
+            /** @description Short texts by which lists are filtered. Our addition to the API. */
+            readonly labels?: {
+                readonly [key: string]: string;
+            };
+            /** @description The start of the last message. Our addition to the API. */
+            readonly lastPrompt?: string | null;
             /** @description MCP servers of this session. */
             readonly mcp?: {
                 readonly [key: string]: unknown;
             } | null;
+            /** @description A JSON object of the client, kept unchanged. Our addition to the API. */
+            readonly metadata?: Record<string, never> | null;
             /** @description The model. */
             readonly model?: string | null;
             /** @description Name for people, two words. Our addition to the API. */
@@ -1686,13 +1766,27 @@ export interface components {
             readonly sessionId: components["schemas"]["SessionId"];
             /** @description Skills of this session. */
             readonly skills?: unknown;
+            /** @description The current activity of the session. Our addition to the API. */
+            readonly status?: components["schemas"]["SessionStatus"];
+            /**
+             * Format: int64
+             * @description Time since when it does so, in milliseconds since 1970. Our addition to the API.
+             */
+            readonly statusSince?: number;
             /** @description Title for people. */
             readonly title?: string | null;
+            /**
+             * Format: int64
+             * @description Number of turns that have ended. Our addition to the API.
+             */
+            readonly turns?: number;
             /**
              * Format: int64
              * @description Milliseconds since 1970.
              */
             readonly updatedAt: number;
+            /** @description The user, if one was set. Our addition to the API. */
+            readonly user?: string | null;
             /** @description Variant of the model. */
             readonly variant?: string | null;
         };
@@ -1715,6 +1809,11 @@ export interface components {
             /** @description Agent, modes and model. */
             readonly metadata?: unknown;
         };
+        /**
+         * @description The current activity of a session.
+         * @enum {string}
+         */
+        readonly SessionStatus: "idle" | "queued" | "running" | "waiting" | "asleep" | "ended";
         /** @description The first and last lines of a long stderr. */
         readonly StderrOutput: {
             /** @description First lines, or all of it when not truncated. */
@@ -1874,6 +1973,35 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    readonly get_healthz: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The server responds. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Health"];
+                };
+            };
+            /** @description Any other error */
+            readonly default: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly get_metrics: {
         readonly parameters: {
             readonly query?: never;
@@ -1946,6 +2074,35 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": unknown;
+                };
+            };
+            /** @description Any other error */
+            readonly default: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_readyz: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The server accepts new sessions and messages. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Health"];
                 };
             };
             /** @description Any other error */
@@ -3384,6 +3541,22 @@ export interface operations {
                 readonly limit?: number;
                 /** @description `nextCursor` of the previous page. */
                 readonly cursor?: string;
+                /** @description `idle`, `queued`, `running`, `waiting`, `asleep` or `ended`; several with commas. */
+                readonly status?: string;
+                /** @description The agent. */
+                readonly agent?: string;
+                /** @description The account that pays. */
+                readonly account?: string;
+                /** @description The user. */
+                readonly user?: string;
+                /** @description A label as `key=value`, or a key that any value may have; several with commas, which must all be there. */
+                readonly label?: string;
+                /** @description Created at this time or later: RFC 3339, or milliseconds since 1970. */
+                readonly since?: string;
+                /** @description Created before this time: RFC 3339, or milliseconds since 1970. */
+                readonly until?: string;
+                /** @description A part of the id, name, title or last message, in upper or lower case. */
+                readonly q?: string;
             };
             readonly header?: never;
             readonly path?: never;
@@ -3897,7 +4070,7 @@ export interface operations {
                     readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The digest is not that of the change set. */
+            /** @description The given digest differs from the digest of the change set. */
             readonly 412: {
                 headers: {
                     readonly [name: string]: unknown;
@@ -4175,7 +4348,7 @@ export interface operations {
                     readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The digest is not that of the change set. */
+            /** @description The given digest differs from the digest of the change set. */
             readonly 412: {
                 headers: {
                     readonly [name: string]: unknown;

@@ -76,7 +76,7 @@ pub(crate) struct Actor {
     ttl_deadline: Option<Instant>,
     /// The fsync of the last turn.
     turn_sync: TurnSync,
-    /// What the session did when that was last recorded.
+    /// The last recorded status.
     status: SessionStatus,
     /// Why the agent was stopped, until that is recorded.
     sleep_reason: Option<&'static str>,

@@ -118,7 +118,7 @@ fn line(body: &EventBody, normalizer: &RequestNormalizer, ids: &mut IdNumbers) -
             changed.remove(field);
         }
     }
-    // What a client says about its session changes nothing in it.
+    // Title, labels and metadata come from the client and do not change the session.
     if let EventBody::SessionStarted(_) = body
         && let Some(metadata) = data["metadata"].as_object_mut()
     {

@@ -181,7 +181,7 @@ pub struct SessionPatch {
     pub metadata: Option<Map<String, Value>>,
     /// The start of the last message.
     pub last_prompt: Option<String>,
-    /// What is added to the counts.
+    /// The numbers to add to the counts.
     pub tally: SessionTally,
 }
 

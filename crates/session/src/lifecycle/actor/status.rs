@@ -1,4 +1,4 @@
-//! What the session does now, for lists and clients: its status, its last message, its counts, its title and labels.
+//! The status of the session for lists and clients, with its last message, counts, title and labels.
 //!
 //! A change of the status is recorded before the caller that caused it gets its reply, so a caller never reads an older
 //! status afterwards. The index is written at once; the counts follow at the end of a turn.
