@@ -38,6 +38,9 @@ async fn crowd(stage: &Stage) {
             stage.client.post(&format!("/v1/sessions/{id}/messages/stream"), &body).await;
         }
     }
+    for id in ["a", "b", "c"] {
+        stage.until_idle(id).await;
+    }
 }
 
 /// Returns the events of all pages after `offset`, and the last `nextOffset`.

@@ -44,6 +44,7 @@ async fn interrupted_import_can_be_repeated() {
     let stage = Stage::new();
     stage.session("s1").await;
     stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"hello"}"#).await;
+    stage.until_idle("s1").await;
     let bundle = stage.client.get("/v1/sessions/s1/export").await.body.to_vec();
     let elsewhere = Stage::new();
     // The state between the two steps of an import: a journal without an index entry.
@@ -111,6 +112,7 @@ async fn bundle_is_complete_and_can_be_imported() {
     let (stage, other) = (Stage::new(), Stage::new());
     stage.session("s1").await;
     stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"/ask hello"}"#).await;
+    stage.until_idle("s1").await;
     let bundle = stage.client.get("/v1/sessions/s1/export").await;
     assert_eq!((bundle.status, bundle.headers["content-type"].to_str().unwrap()), (200, "application/x-tar"));
     let mut archive = tar::Archive::new(&bundle.body[..]);
@@ -241,6 +243,7 @@ async fn deleted_session_can_be_imported_with_another_id() {
     let stage = Stage::new();
     stage.session("s1").await;
     stage.client.post("/v1/sessions/s1/messages/stream", r#"{"message":"/ask hello"}"#).await;
+    stage.until_idle("s1").await;
     let before = stage.client.get("/v1/sessions/s1/events").await.json();
     let bundle = stage.client.get("/v1/sessions/s1/export").await.body.to_vec();
     assert_eq!(delete(&stage, "/v1/sessions/s1").await.status, 204);

@@ -68,6 +68,16 @@ impl Stage {
         assert_eq!(sent.status, 204, "{}", sent.text());
         sent.headers["x-viv-sequence"].to_str().unwrap().parse().unwrap()
     }
+
+    /// Waits until the last event of a session says that it is idle. That event follows the end of the turn.
+    pub(crate) async fn until_idle(&self, id: &str) {
+        testkit::wait_until_async("the session to be idle", || async {
+            let page = self.client.get(&format!("/v1/sessions/{id}/events")).await.json();
+            let last = page["events"].as_array().unwrap().last().cloned().unwrap_or_default();
+            last["type"] == "session.status" && last["data"]["status"] == "idle"
+        })
+        .await;
+    }
 }
 
 /// Returns a configuration without authentication. Clients get all events, because most tests are about ours too.
