@@ -85,6 +85,7 @@ impl FirstUseSetup {
             std::fs::create_dir(directory.path().join(name)).unwrap();
         }
         let model = directory.path().join("model.json");
+        let agent = &TestedAgent { workspace: directory.path().join("workspace"), ..agent.clone() };
         std::fs::write(&model, model_script::script_text(agent)).unwrap();
         std::fs::write(directory.path().join("data/viv.toml"), format!("[model]\nscript = '{}'\n", model.display()))
             .unwrap();

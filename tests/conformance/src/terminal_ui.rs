@@ -13,6 +13,8 @@ use crate::scenario_session::Scenario;
 const SIZE: WindowSize = WindowSize { rows: 40, columns: 120 };
 /// The longest wait for a text on the screen.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Time after which a person presses Enter again. A busy agent may take an early Enter for a part of pasted text.
+const ENTER_AGAIN: Duration = Duration::from_secs(15);
 
 /// A person in front of the terminal UI, with a terminal emulator.
 struct Person {
@@ -28,7 +30,12 @@ impl Person {
 
     /// Draws output until `wanted` is on the screen.
     async fn until(&mut self, wanted: &str) {
-        let shown = tokio::time::timeout(PATIENCE, async {
+        assert!(self.shows_within(PATIENCE, wanted).await, "`{wanted}` was not shown:\n{}", self.text());
+    }
+
+    /// Draws output until `wanted` is on the screen; returns whether that happened in time.
+    async fn shows_within(&mut self, time: Duration, wanted: &str) -> bool {
+        let shown = tokio::time::timeout(time, async {
             while !self.text().contains(wanted) {
                 match self.viewer.next().await {
                     Some(TerminalUpdate::Output(bytes)) => self.screen.feed(&*String::from_utf8_lossy(&bytes)),
@@ -37,7 +44,16 @@ impl Person {
                 }
             }
         });
-        assert!(shown.await.is_ok(), "`{wanted}` was not shown:\n{}", self.text());
+        shown.await.is_ok()
+    }
+
+    /// Types a line, and waits for the answer `wanted`.
+    async fn ask(&mut self, text: &str, wanted: &str) {
+        self.type_line(text).await;
+        if !self.shows_within(ENTER_AGAIN, wanted).await {
+            self.viewer.write(b"\r".to_vec()).await;
+        }
+        self.until(wanted).await;
     }
 
     /// Types a line: first the text, and Enter when the agent has drawn the text.
@@ -47,9 +63,17 @@ impl Person {
         self.viewer.write(b"\r".to_vec()).await;
     }
 
-    async fn until_exit(&mut self) {
-        let ended = tokio::time::timeout(PATIENCE, async { while self.viewer.next().await.is_some() {} });
-        assert!(ended.await.is_ok(), "the agent did not exit:\n{}", self.text());
+    /// Types the command that ends the agent, and waits for its end.
+    async fn exit(&mut self, command: &str) {
+        self.type_line(command).await;
+        if !self.has_ended_within(ENTER_AGAIN).await {
+            self.viewer.write(b"\r".to_vec()).await;
+            assert!(self.has_ended_within(PATIENCE).await, "the agent did not exit:\n{}", self.text());
+        }
+    }
+
+    async fn has_ended_within(&mut self, time: Duration) -> bool {
+        tokio::time::timeout(time, async { while self.viewer.next().await.is_some() {} }).await.is_ok()
     }
 }
 
@@ -79,8 +103,7 @@ pub(crate) async fn terminal_ui_answers_makes_a_file_and_exits(scenario: Scenari
     let screen = Terminal::new(SIZE.columns.into(), SIZE.rows.into()).unwrap();
     let mut person = Person { viewer, screen };
     person.until(ready(agent)).await;
-    person.type_line(prompts::FILE).await;
-    person.until("It is made.").await;
+    person.ask(prompts::FILE, "It is made.").await;
     // A watcher who comes later sees the same screen, and cannot type.
     let watcher = session.sessions.view_terminal(&session.id, ViewerAccess::Watch).unwrap();
     let Some(TerminalUpdate::Output(snapshot)) = watcher.next().await else { panic!("no first screen") };
@@ -89,8 +112,7 @@ pub(crate) async fn terminal_ui_answers_makes_a_file_and_exits(scenario: Scenari
     let second = Person { viewer: watcher, screen: second };
     assert!(second.text().contains("It is made."), "{}", second.text());
     let exit = if matches!(agent, "gemini" | "qwen" | "pi") { "/quit" } else { "/exit" };
-    person.type_line(exit).await;
-    person.until_exit().await;
+    person.exit(exit).await;
     let ended = session.until(0, |event| matches!(event, EventBody::SessionEnded(_))).await;
     let EventBody::SessionEnded(ended) = &ended.draft.body else { panic!() };
     assert_eq!(ended.reason, SessionEndReason::Completed, "{ended:?}");

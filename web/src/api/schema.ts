@@ -1430,6 +1430,8 @@ export interface components {
              * @description Number of hidden files and directories of the workspace; only for `fs.deny_read`.
              */
             readonly hidden?: number | null;
+            /** @description Directories of toolchains that are not shown, because the workspace contains them; only for `toolchains`. */
+            readonly in_workspace?: readonly string[];
             /**
              * @description Whether the key is enforced: `enforced`, `weaker` or `absent`.
              * @example enforced
@@ -1437,7 +1439,10 @@ export interface components {
             readonly state: string;
             /** @description The value in force, for keys that have one: a number, the network access, or the limits of the host by key. */
             readonly value?: unknown;
-            /** @description Git configurations that the sandbox sees without their credentials; only for `fs.deny_read`. */
+            /**
+             * @description Files that the sandbox sees without their credentials, or not at all: git configurations for `fs.deny_read`, files of
+             *     toolchains for `toolchains`.
+             */
             readonly without_credentials?: readonly string[];
         };
         /** @description Body of `POST …/messages` and `POST …/messages/stream`. */
